@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from lakeport.loading.report import Failure, LandingReport, Observer
     from lakeport.loading.run import land
     from lakeport.model import (
+        CheckItem,
         EngineReport,
         ExpectationResult,
         Landed,
@@ -91,7 +92,6 @@ if TYPE_CHECKING:
     from lakeport.pipeline.report import LoadReport, PipelineObserver, PipelineReport
     from lakeport.pipeline.run import run
     from lakeport.sources.csv.dialect import CsvOptions
-    from lakeport.storage.checks import CheckItem
     from lakeport.streams import LandingStream, StreamStatus, land_stream
 
     __version__: str
@@ -198,12 +198,13 @@ _HOMES = {
         "lakeport.loading.replay": "Replayed SetAside quarantined replay",
         "lakeport.loading.report": "Failure LandingReport Observer",
         "lakeport.loading.run": "land",
-        "lakeport.model": "EngineReport ExpectationResult Landed Rejection Span StreamReport",
+        "lakeport.model": (
+            "CheckItem EngineReport ExpectationResult Landed Rejection Span StreamReport"
+        ),
         "lakeport.pages.file": "PageFile page",
         "lakeport.pipeline.report": "LoadReport PipelineObserver PipelineReport",
         "lakeport.pipeline.run": "run",
         "lakeport.sources.csv.dialect": "CsvOptions",
-        "lakeport.storage.checks": "CheckItem",
         "lakeport.streams": "LandingStream StreamStatus land_stream",
         "lakeport.lake.records": (
             "AlterReport CompactReport History HistoryEntry OptimizeReport "

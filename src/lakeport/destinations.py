@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lakeport.config.base import config_class, destination_for_scheme
 from lakeport.config.sources import DatabaseSource, FilesSource
+from lakeport.engine.threads import require_spark
 from lakeport.errors import ConfigError, PermissionRefused
 from lakeport.host.packages import EXTRA_PACKAGES, missing_extra_error
 from lakeport.sources.target import open_folder_storage
@@ -21,8 +22,11 @@ from lakeport.writers.files.journal import Journal
 from lakeport.writers.naming import check_date_format, columns_folder, table_folder, table_name
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from lakeport.config.base import DestinationConfig
-    from lakeport.engine.base import DataFrame, DeltaSession, Engine
+    from lakeport.engine.base import Engine
+    from lakeport.engine.spark.delta.session import DeltaSession
     from lakeport.model import Storage, StoredObject
     from lakeport.writers.base import TableWriter
 
@@ -71,7 +75,7 @@ def check_engine(
         return
     for key in ("table_properties", "cluster_by", "auto_optimize"):
         if getattr(config, key):
-            engine.require_spark(f"`{key}`")
+            require_spark(engine, f"`{key}`")
     if engine.commits_any_table:
         return  # what the tables are is found out while Spark starts
     from lakeport.delta_log.reader import DeltaLog
@@ -82,7 +86,7 @@ def check_engine(
         log = DeltaLog(storage, folder)
         state = log.read_state()
         if state is not None and not is_plain(state):
-            engine.require_spark(f"a commit to {log.uri}, which is no plain Delta table,")
+            require_spark(engine, f"a commit to {log.uri}, which is no plain Delta table,")
 
 
 def worker_packages(config: DestinationConfig, source: object) -> tuple[str, ...]:
@@ -247,11 +251,11 @@ def delta_session(
     step = f"{'write' if writes else 'read'} {storage.uri(folder)}"
     needs, asks = config.jars, f"to {step}"
     if not config.connector_jars():
-        return lambda: engine.require_spark(asks).delta_session(step, needs)
+        return lambda: require_spark(engine, asks).delta_session(step, needs)
     if writes and storage.needs_unique_names():
         raise unsafe_for_tables_error(f"the store at {storage.uri()}", "If-None-Match")
     root, settings = storage.hadoop_uri(), storage.hadoop_settings
-    return lambda: engine.require_spark(asks).delta_session(
+    return lambda: require_spark(engine, asks).delta_session(
         step, needs, root, settings(for_workers=not engine.is_local)
     )
 

@@ -12,16 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, runtime_checkable
 
 from lakeport.units import format_count, pluralize
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame
 
-    from lakeport.engine.base import DataFrame
     from lakeport.errors import BadRecord
-    from lakeport.storage.checks import CheckItem
 
 
 class Mode(StrEnum):
@@ -380,6 +379,23 @@ class StageWriter(Protocol):
 
     def abort(self) -> None:
         """Discard the written bytes. Never raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckItem:
+    """Result of one step of a connection test.
+
+    Attributes:
+        name: the step, in one or two words.
+        status: `failed` if a load would fail because of it, `skipped` if nothing is known.
+        detail: what was found; never a secret.
+        hint: the permission, role, key or setting to change; empty if none has to be.
+    """
+
+    name: str
+    status: Literal["ok", "failed", "skipped"]
+    detail: str
+    hint: str = ""
 
 
 class Storage(Protocol):

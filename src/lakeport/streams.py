@@ -37,6 +37,7 @@ from lakeport.engine.sql.frames import (
     void_marked,
 )
 from lakeport.engine.sql.streaming import bind_checkpoint, has_file_system, start_query
+from lakeport.engine.threads import require_spark
 from lakeport.errors import ConfigError, DestinationError, LakeportError
 from lakeport.loading.batches import Policies
 from lakeport.loading.builder import ReportBuilder
@@ -50,17 +51,14 @@ from lakeport.writers.delta.optimize import MANY_SMALL_FILES
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark import SparkContext
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import Target, TargetKeys
-    from lakeport.engine.base import (
-        DataFrame,
-        Engine,
-        SparkContext,
-        SparkEngine,
-        SparkSession,
-        StreamingQuery,
-    )
+    from lakeport.engine.base import Engine
+    from lakeport.engine.spark.engine import SparkEngine
     from lakeport.model import Storage
 
 _UNKNOWN_BYTES: Final = 1 << 60  # Spark's estimate of a frame whose size nothing tells
@@ -128,7 +126,7 @@ def land_stream(
         warm=False,
     )
     try:
-        engine = prepared.engine.require_spark("a stream")
+        engine = require_spark(prepared.engine, "a stream")
         streaming = _open_frame(frame, engine)
         check_place(prepared.config, prepared.storage)
         prepared = prepared.check_workers()

@@ -210,7 +210,9 @@ def files(draw: st.DrawFn, lines: st.SearchStrategy[str]) -> bytes:
 def line_by_line(
     reader: JsonReader, data: bytes
 ) -> tuple[list[list[Any]], list[tuple[int, str, str]]]:
-    parser = RecordParser(reader)
+    parser = RecordParser(
+        reader.columns, reader.unknown, envelope=reader.envelope, metadata=bool(reader.metadata)
+    )
     rows, bad = [], []
     for number, line in enumerate(data.split(b"\n"), 1):
         text = line.removeprefix(BOM).strip(b" \t\r")

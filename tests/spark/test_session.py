@@ -16,8 +16,7 @@ import pytest
 
 from lakeport.engine.base import SessionRequest
 from lakeport.engine.failures import translate, translate_errors
-from lakeport.engine.spark import session as sessions
-from lakeport.engine.spark.jobs import JobLabel, run_tasks
+from lakeport.engine.spark.jobs import JobLabel, run_tasks, start_python_workers
 from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import ConfigError, LakeportError, SchemaConflict
 
@@ -174,7 +173,7 @@ def test_taken_up_again(driver: DriverSession) -> None:
 
 
 def test_warming_up_leaves_nothing_behind(driver: DriverSession) -> None:
-    driver.warm_up_workers()
+    driver.warm_up_workers(start_python_workers)
     for thread in threading.enumerate():
         # By name: others are listed before they can be joined, while someone starts them.
         if thread.name == "lakeport-warm":
@@ -217,10 +216,10 @@ def test_a_session_warms_up_once(driver: DriverSession, monkeypatch: pytest.Monk
         begun.extend(sessions)
         started.set()
 
-    monkeypatch.setattr(sessions, "_run_warm_up_job", start)
-    monkeypatch.setattr(driver, "_wants_workers", False)
+    monkeypatch.setattr(driver, "_warmed_up", False)
+    monkeypatch.setattr(driver, "_awaited", False)
     for _ in range(3):
-        driver.warm_up_workers()
+        driver.warm_up_workers(start)
     assert started.wait(timeout=60)
     assert begun == [driver]
 

@@ -8,6 +8,7 @@ absent. Sizes are in MiB.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
@@ -28,7 +29,6 @@ from lakeport.config.explain import config_error, unknown_name_error
 from lakeport.config.mage.io_config import fold_streams, parse_catalog, unused_key_warnings
 from lakeport.config.values import (
     DeleteCondition,
-    check_columns,
     check_printable,
     check_table_properties,
     parse_count_or_share,
@@ -320,7 +320,7 @@ class DestinationConfig(BaseModel):
         try:
             super().__init__(**known)
         except ValidationError as error:
-            problem = config_error(error, type(self))
+            problem = config_error(error, type(self).model_fields, self.secret_keys())
         else:
             self._warnings = unused_key_warnings(self.catalog)
             return
@@ -329,7 +329,7 @@ class DestinationConfig(BaseModel):
     @model_validator(mode="after")
     def _check_key_combinations(self) -> DestinationConfig:
         """Check keys against each other; raise ValueError for keys that exclude one another."""
-        check_columns(self)
+        self._check_columns()
         if self.min_file_size_mb > self.target_file_size_mb:
             raise ValueError("`min_file_size_mb` is larger than `target_file_size_mb`")
         if self.mode is not Mode.APPEND and self.file_type != "delta":
@@ -348,6 +348,34 @@ class DestinationConfig(BaseModel):
             if getattr(self, key) is not None and not self.hard_delete:
                 raise ValueError(f"`{key}` needs `hard_delete: true`: else no row is removed")
         return self
+
+    def _check_columns(self) -> None:
+        """Raise ValueError if `columns`, `rename`, `drop` or the table's keys contradict."""
+        for key, names in (("columns", self.columns), ("rename", self.rename)):
+            both = sorted(set(self.drop) & names.keys())
+            if both:
+                raise ValueError(f"`drop` leaves out {both[0]!r}, which `{key}` names")
+        empty = [old for old, new in self.rename.items() if not new.strip()]
+        if empty:
+            raise ValueError(f"`rename` gives {empty[0]!r} an empty name")
+        taken = Counter(new.lower() for new in self.rename.values())
+        twice = [old for old, new in self.rename.items() if taken[new.lower()] > 1]
+        if twice:
+            raise ValueError(f"`rename` gives {twice[0]!r} and {twice[1]!r} the same name")
+        removed = (set(self.drop) | self.rename.keys()) - {*self.rename.values()}
+        condition = self.delete_when and DeleteCondition.parse(self.delete_when)
+        keys = {key: getattr(self, key) for key in ("merge_keys", "partition_keys", "cluster_by")}
+        keys["delete_column"] = [self.delete_column] if self.delete_column else []
+        keys["delete_when"] = [condition.column] if condition else []
+        for key, names in keys.items():
+            for name in names:
+                if name in removed:
+                    new = self.rename.get(name)
+                    raise ValueError(
+                        f"`{key}` names {name!r}, which `drop` leaves out"
+                        if new is None
+                        else f"`{key}` names {name!r}, which `rename` calls {new!r}: name that"
+                    )
 
     @classmethod
     def uri_keys(cls, uri: str) -> dict[str, str]:

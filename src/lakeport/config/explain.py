@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakeport.errors import ConfigError
@@ -12,9 +12,8 @@ from lakeport.scrub import MASK, scrub
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
+    from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
-
-    from lakeport.config.base import DestinationConfig
 
 _LONGEST = 60  # characters of a value in a message
 _MAPPINGS = frozenset(  # their text may hold secrets
@@ -71,24 +70,26 @@ def unknown_name_error(kind: str, name: str, known: Iterable[str]) -> ConfigErro
     return ConfigError(f"there is no {kind} {name!r}{guess}", f"there are: {', '.join(names)}.")
 
 
-def config_error(error: ValidationError, model: type[DestinationConfig]) -> ConfigError:
+def config_error(
+    error: ValidationError, fields: Mapping[str, FieldInfo], secret_keys: Set[str]
+) -> ConfigError:
     """Translate a validation error to one `ConfigError` with every problem but no secret value."""
     details = [d for d in error.errors(include_url=False) if d["type"] not in _CONSEQUENCES]
-    texts = list(dict.fromkeys(_problem_text(detail, model) for detail in details))
-    subject = f"config of destination `{model.model_fields['destination'].default}`"
+    texts = list(dict.fromkeys(_problem_text(each, fields, secret_keys) for each in details))
+    subject = f"config of destination `{fields['destination'].default}`"
     lines = "".join(f"\n  - {text}" for text in texts)
     message = f"{subject} has {len(texts)} errors:{lines}"
     if len(texts) == 1:
         message = f"{subject}: {texts[0]}"
-    explained = ConfigError(message, _hint(details, model))
+    explained = ConfigError(message, _hint(details, fields))
     explained.problems = tuple(
-        Problem(detail["loc"], _problem_text(detail, model), _hint([detail], model))
-        for detail in details
+        Problem(each["loc"], _problem_text(each, fields, secret_keys), _hint([each], fields))
+        for each in details
     )
     return explained
 
 
-def _hint(details: list[ErrorDetails], model: type[DestinationConfig]) -> str:
+def _hint(details: list[ErrorDetails], fields: Mapping[str, FieldInfo]) -> str:
     """Return a hint: the sources of missing keys, all keys' names, wrong keys' descriptions."""
     kinds = {detail["type"] for detail in details}
     hints = []
@@ -100,15 +101,15 @@ def _hint(details: list[ErrorDetails], model: type[DestinationConfig]) -> str:
             f"environment ({variables})."
         )
     if "extra_forbidden" in kinds:
-        hints.append(f"the keys are: {', '.join(sorted(model.model_fields))}.")
+        hints.append(f"the keys are: {', '.join(sorted(fields))}.")
     wrong = {str(d["loc"][0]) for d in details if d["loc"] and d["type"] != "missing"}
-    hints += [
-        f"`{key}`: {field.description}" for key, field in model.model_fields.items() if key in wrong
-    ]
+    hints += [f"`{key}`: {field.description}" for key, field in fields.items() if key in wrong]
     return " ".join(hints) or "change one of the keys that it names."
 
 
-def _problem_text(detail: ErrorDetails, model: type[DestinationConfig]) -> str:
+def _problem_text(
+    detail: ErrorDetails, fields: Mapping[str, FieldInfo], secret_keys: Set[str]
+) -> str:
     """Return one problem as a sentence with the key and the value seen, unless it is secret."""
     if not detail["loc"]:
         return describe_value_error(detail)
@@ -116,8 +117,8 @@ def _problem_text(detail: ErrorDetails, model: type[DestinationConfig]) -> str:
     if detail["type"] == "missing":
         return f"the key `{key}` is missing"
     if detail["type"] == "extra_forbidden":
-        return f"there is no key `{key}`{did_you_mean(key, model.model_fields)}"
-    seen = "" if key in model.secret_keys() | _MAPPINGS else _value_text(detail["input"])
+        return f"there is no key `{key}`{did_you_mean(key, fields)}"
+    seen = "" if key in secret_keys | _MAPPINGS else _value_text(detail["input"])
     expected = detail.get("ctx", {}).get("expected")
     if isinstance(expected, str):
         choices = re.findall(r"'([^']*)'", expected)

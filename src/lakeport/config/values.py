@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import SecretStr
 
 from lakeport.scrub import is_secret_name
-
-if TYPE_CHECKING:
-    from lakeport.config.base import DestinationConfig
-
 
 _MODES = {"append-only": "append", "upsert": "merge"}
 _DURATION = re.compile(
@@ -199,32 +194,3 @@ def _sql_list(values: Sequence[str | int | Decimal | bool]) -> str:
         for value in values
     )
     return ", ".join(texts)
-
-
-def check_columns(config: DestinationConfig) -> None:
-    """Raise ValueError if `columns`, `rename`, `drop` or the table's keys contradict each other."""
-    for key, names in (("columns", config.columns), ("rename", config.rename)):
-        both = sorted(set(config.drop) & names.keys())
-        if both:
-            raise ValueError(f"`drop` leaves out {both[0]!r}, which `{key}` names")
-    empty = [old for old, new in config.rename.items() if not new.strip()]
-    if empty:
-        raise ValueError(f"`rename` gives {empty[0]!r} an empty name")
-    taken = Counter(new.lower() for new in config.rename.values())
-    twice = [old for old, new in config.rename.items() if taken[new.lower()] > 1]
-    if twice:
-        raise ValueError(f"`rename` gives {twice[0]!r} and {twice[1]!r} the same name")
-    removed = (set(config.drop) | config.rename.keys()) - {*config.rename.values()}
-    condition = config.delete_when and DeleteCondition.parse(config.delete_when)
-    keys = {key: getattr(config, key) for key in ("merge_keys", "partition_keys", "cluster_by")}
-    keys["delete_column"] = [config.delete_column] if config.delete_column else []
-    keys["delete_when"] = [condition.column] if condition else []
-    for key, names in keys.items():
-        for name in names:
-            if name in removed:
-                new = config.rename.get(name)
-                raise ValueError(
-                    f"`{key}` names {name!r}, which `drop` leaves out"
-                    if new is None
-                    else f"`{key}` names {name!r}, which `rename` calls {new!r}: name that"
-                )

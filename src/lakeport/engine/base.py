@@ -14,18 +14,8 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 from lakeport.model import EngineReport
 
-if TYPE_CHECKING:  # also for other packages' annotations: a program that runs imports none
-    from pyspark import SparkContext as SparkContext
-    from pyspark.sql import Column as Column
-    from pyspark.sql import DataFrame as DataFrame
-    from pyspark.sql import SparkSession as SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery as StreamingQuery
-
-    from lakeport.engine.spark.delta.rows import DeltaRows as DeltaRows
-    from lakeport.engine.spark.delta.session import DeltaSession as DeltaSession
-    from lakeport.engine.spark.delta.session import LogStoreProbe as LogStoreProbe
-    from lakeport.engine.spark.engine import SparkEngine as SparkEngine
-    from lakeport.engine.spark.jobs import ReadingFrame as ReadingFrame
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -117,14 +107,6 @@ class Engine(ABC):
         Raises:
             LakeportError: as the first failed task raised it. An interrupt cancels the tasks, and
                 is raised.
-        """
-
-    @abstractmethod
-    def require_spark(self, feature: str) -> SparkEngine:
-        """Return this engine if it is Spark, for a feature that only Spark has, such as "`sql`".
-
-        Raises:
-            ConfigError: this engine is threads; the hint names `engine: spark`.
         """
 
     @property

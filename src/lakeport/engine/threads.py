@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import ClassVar, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar, cast
 
 from lakeport.engine.base import Engine, SessionRequest
 from lakeport.engine.tasks import FailurePolicy, TaskOutcome, gather_results
@@ -15,6 +15,9 @@ from lakeport.errors import ConfigError
 from lakeport.host.activity import bind_activity
 from lakeport.host.process import available_cores
 from lakeport.model import EngineReport
+
+if TYPE_CHECKING:
+    from lakeport.engine.spark.engine import SparkEngine
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -79,10 +82,6 @@ class ThreadEngine(Engine):
             self._tasks += len(outcomes)
         return gather_results(outcomes, discard)
 
-    def require_spark(self, feature: str) -> NoReturn:
-        """Raise ConfigError, as only Spark has the feature."""
-        raise ConfigError(f"{feature} takes Spark, and `engine` is `threads`", _HINT)
-
     @property
     def _threads_per_call(self) -> int:
         """The most threads for the items of one call."""
@@ -139,3 +138,14 @@ def choose_engine(name: str, request: SessionRequest) -> Engine:
     from lakeport.engine.spark.engine import SparkEngine
 
     return SparkEngine(request)
+
+
+def require_spark(engine: Engine, feature: str) -> SparkEngine:
+    """Return the engine if it is Spark, for a feature that only Spark has, such as "`sql`".
+
+    Raises:
+        ConfigError: the engine is threads; the hint names `engine: spark`.
+    """
+    if engine.name != "spark":
+        raise ConfigError(f"{feature} takes Spark, and `engine` is `threads`", _HINT)
+    return cast("SparkEngine", engine)

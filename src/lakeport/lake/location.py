@@ -25,7 +25,8 @@ from lakeport.storage.base import clean_prefix
 
 if TYPE_CHECKING:
     from lakeport.delta_log.reader import DeltaLog
-    from lakeport.engine.base import DeltaSession, Engine
+    from lakeport.engine.base import Engine
+    from lakeport.engine.spark.delta.session import DeltaSession
     from lakeport.model import Storage
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")

@@ -34,7 +34,8 @@ from lakeport.writers.delta.optimize import (
 from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
-    from lakeport.engine.base import DeltaSession, Engine
+    from lakeport.engine.base import Engine
+    from lakeport.engine.spark.delta.session import DeltaSession
     from lakeport.lake.location import TableLocation
 
 

@@ -28,8 +28,7 @@ from lakeport.writers.delta.plain import lacking_readers
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
-
-    from lakeport.engine.base import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _THREADS = 16
 

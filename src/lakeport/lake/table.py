@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 from lakeport.engine.base import SessionRequest
+from lakeport.engine.threads import require_spark
 from lakeport.errors import LakeportError, SourceError, SparkFailure
 from lakeport.lake.records import (
     AlterReport,
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import StoreKeys, Target
     from lakeport.delta_log.reader import Contents
-    from lakeport.engine.base import DeltaSession, Engine
+    from lakeport.engine.base import Engine
+    from lakeport.engine.spark.delta.session import DeltaSession
     from lakeport.lake.snapshots import DeltaSnapshot, FilesSnapshot
     from lakeport.lake.tables import LakeTable
     from lakeport.lake.versions import TableVersions
@@ -200,7 +202,7 @@ class Table:
         found = self._read_versions().find_version_or_files(version, timestamp)
         names = ("t", self.uri.rstrip("/").rsplit("/", 1)[-1])
         with self._open_engine() as engine:
-            by_spark = engine.require_spark("a query")
+            by_spark = require_spark(engine, "a query")
             session = self._location.session(engine)
             self._check_files(session, found)
             spark = session.spark.newSession()
@@ -395,7 +397,7 @@ class Table:
             writes: whether the table will be changed.
         """
         with self._open_engine(contents) as engine:
-            engine.require_spark(what)
+            require_spark(engine, what)
             session = self._location.session(engine, writes=writes)
             if contents is not None:
                 self._location.check_files(session, contents.state.version)

@@ -24,7 +24,7 @@ from lakeport.schema.hints import format_command
 from lakeport.writers.delta.commit import TableTransaction
 
 if TYPE_CHECKING:
-    from lakeport.engine.base import DeltaSession
+    from lakeport.engine.spark.delta.session import DeltaSession
     from lakeport.lake.location import TableLocation
 
 _HARMLESS = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "REORG"})

@@ -16,10 +16,9 @@ import pyarrow as pa
 from lakeport.errors import SchemaConflict
 from lakeport.loading.expect.arrow import CheckCounts, RowChecker
 from lakeport.model import Batch, Mode, Reader, Split, Staged
-from lakeport.schema.casting import can_narrow, normalise_schema
+from lakeport.schema.casting import can_narrow
 from lakeport.schema.evolution import TypeConflict, can_store, plan_evolution
 from lakeport.schema.nested import change_field_type, is_json
-from lakeport.schema.spark_schema import from_spark_json
 from lakeport.schema.types import format_type, get_logical_type
 from lakeport.shape import ColumnRules, Shape, apply_header_case, plan_shape
 from lakeport.sources.csv.reader import CsvReader
@@ -27,8 +26,9 @@ from lakeport.sources.files.declared_columns import column_types
 from lakeport.sources.files.folders import FolderReader
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from lakeport.config.base import DestinationConfig
-    from lakeport.engine.base import DataFrame
     from lakeport.loading.transform.transform import TransformedBatch
     from lakeport.writers.base import TablePlan
 
@@ -161,15 +161,6 @@ def skew_warnings(staged: Sequence[Staged], cores: int, min_file_bytes: int) -> 
         "input's parts are of uneven size; `repartition` a frame, or write Parquet in smaller "
         "row groups.",
     )
-
-
-def columns_of(batch: Batch) -> pa.Schema:
-    """Return the columns of a batch as its source has them; TypeError without reader and frame."""
-    if batch.reader is not None:
-        return batch.reader.schema
-    if batch.frame is None:
-        raise TypeError("a batch has a reader or a frame")
-    return normalise_schema(from_spark_json(batch.frame.schema.json()))
 
 
 def open_untyped(batch: Batch, columns: pa.Schema) -> pa.Schema:

@@ -21,13 +21,14 @@ from lakeport.destinations import delta_session, open_storage
 from lakeport.engine.base import Engine, SessionRequest
 from lakeport.engine.threads import choose_engine
 from lakeport.errors import LakeportError
-from lakeport.storage.checks import CheckItem, Checks, run_check
+from lakeport.model import CheckItem
+from lakeport.storage.checks import Checks, run_check
 from lakeport.writers.naming import HOME
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import Target, TargetKeys
-    from lakeport.engine.base import LogStoreProbe
+    from lakeport.engine.spark.delta.session import LogStoreProbe
     from lakeport.model import Storage
 
 _SECONDS = 9.0

@@ -18,11 +18,12 @@ from lakeport.sources.options import ReadOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame
 
     from lakeport.config.base import DestinationConfig
     from lakeport.config.expectations import Expectation
     from lakeport.config.keys import Target, TargetKeys
-    from lakeport.engine.base import DataFrame, Engine
+    from lakeport.engine.base import Engine
     from lakeport.loading.batches import BatchPart
     from lakeport.loading.transform.rules import RowRules
     from lakeport.model import Batch, Reader, Split
@@ -261,7 +262,8 @@ def _plan_stream(
     prepared: PreparedLoad, stream: str, seen: _StreamScan, rules: RowRules
 ) -> StreamPlan:
     """Return the plan of one stream that was read to its end; reads its table."""
-    from lakeport.loading.batches import BatchPart, Policies, columns_of
+    from lakeport.loading.batches import BatchPart, Policies
+    from lakeport.schema.spark_schema import columns_of
     from lakeport.schema.types import check_column_count
 
     if seen.batch is None:

@@ -18,7 +18,7 @@ from lakeport import destinations
 from lakeport.config.sources import DatabaseSource, TablesSource
 from lakeport.destinations import check_layout, open_storage, open_table
 from lakeport.engine.base import SessionRequest
-from lakeport.engine.threads import choose_engine
+from lakeport.engine.threads import choose_engine, require_spark
 from lakeport.errors import ConfigError
 from lakeport.model import Mode, SavedBookmark
 from lakeport.sources.options import ReadOptions
@@ -26,9 +26,10 @@ from lakeport.sources.target import TargetTables, fixed_table_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark import SparkContext
 
     from lakeport.config.base import DestinationConfig
-    from lakeport.engine.base import Engine, SparkContext
+    from lakeport.engine.base import Engine
     from lakeport.loading.report import Observer
     from lakeport.model import BookmarkStore, Storage
     from lakeport.sources.open import OpenedSource
@@ -228,9 +229,9 @@ def prepare(
     engine = choose_engine(config.engine, request)
     try:
         if isinstance(source, TablesSource):
-            engine.require_spark("a Delta table as a source")
+            require_spark(engine, "a Delta table as a source")
         if isinstance(source, DatabaseSource) and source.deletes == "compare":
-            engine.require_spark("`deletes: compare`")  # it reads the table's keys
+            require_spark(engine, "`deletes: compare`")  # it reads the table's keys
         known = fixed_table_name(config)
         destinations.check_engine(config, storage, engine, [known] if known else ())
         if start_engine:

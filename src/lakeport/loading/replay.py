@@ -39,11 +39,12 @@ from lakeport.shape import list_internal_columns
 from lakeport.writers.naming import table_name
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from lakeport.config.base import DestinationConfig
     from lakeport.config.expectations import Expectation
     from lakeport.config.keys import StoreKeys, Target
     from lakeport.config.lake import Load
-    from lakeport.engine.base import DataFrame
     from lakeport.loading.report import LandingReport, Observer
     from lakeport.model import Storage
 

@@ -42,10 +42,11 @@ from lakeport.model import Mode
 from lakeport.sources.options import ReadOptions
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from lakeport.config.base import DestinationConfig
     from lakeport.config.expectations import Expectation
     from lakeport.config.keys import Target, TargetKeys
-    from lakeport.engine.base import DataFrame
     from lakeport.loading.progress import Hook
     from lakeport.loading.stream import StreamLoader
     from lakeport.loading.transform.rules import RowRules

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from lakeport.engine.threads import require_spark
 from lakeport.errors import BadRecord, ObjectExists, UnknownFields
 from lakeport.loading.batches import (
     BatchPart,
     Policies,
     TaskInput,
-    columns_of,
     describe_columns,
     describe_source,
     merge_batches,
@@ -44,6 +44,7 @@ from lakeport.loading.tasks import land_frame, land_splits, name_contents
 from lakeport.model import Batch, Landed, Mode, Reader, Split, Staged, UnknownPolicy
 from lakeport.schema.evolution import TypeConflict
 from lakeport.schema.nested import find_untyped_columns, is_json, replace_untyped_columns
+from lakeport.schema.spark_schema import columns_of
 from lakeport.schema.types import check_column_count
 from lakeport.units import pluralize
 from lakeport.writers.base import PartlyLanded, TablePlan, TableWriter
@@ -309,7 +310,7 @@ class StreamLoader:
             title = next(filter(None, titles), "")
             if not title:
                 return None
-            spark = self.engine.require_spark(f"{title}, for a column of this type,")
+            spark = require_spark(self.engine, f"{title}, for a column of this type,")
             from lakeport.loading.transform.transform import Transform
 
             transform = Transform(spark)
@@ -406,7 +407,7 @@ class StreamLoader:
             land = partial(land_splits, table.sink, first.batch.tracks_content, first.checker)
             sizes = [task.bytes for task in plan.tasks]
             return self.engine.run_tasks(step, land, items, sizes=sizes, discard=discard)
-        spark = self.engine.require_spark("a Spark frame")
+        spark = require_spark(self.engine, "a Spark frame")
         reads_splits = first.transformed is not None and first.transformed.reading is not None
         others = [] if reads_splits else ["the frame that is landed"]
         if self.transform is not None and self.transform.function is not None:

@@ -30,9 +30,10 @@ from lakeport.destinations import open_storage, open_table
 from lakeport.engine.failures import translate_errors
 from lakeport.engine.sql.frames import empty_frame
 from lakeport.engine.sql.query import clone_session, is_row_wise, name_frames, query_frames
+from lakeport.engine.threads import require_spark
 from lakeport.errors import LakeportError, SourceError
 from lakeport.lake.table import Table
-from lakeport.loading.batches import Policies, columns_of, union_columns
+from lakeport.loading.batches import Policies, union_columns
 from lakeport.loading.prepare import PreparedLoad
 from lakeport.loading.transform.function import import_transform
 from lakeport.loading.transform.rules import RowRules
@@ -40,7 +41,7 @@ from lakeport.loading.transform.transform import AT_ONCE, EACH_ALONE, SOURCE
 from lakeport.model import Batch, Mode
 from lakeport.pipeline.report import table_uri
 from lakeport.pipeline.run import Schedule, choose_run_engine, select_loads
-from lakeport.schema.spark_schema import quote_identifier
+from lakeport.schema.spark_schema import columns_of, quote_identifier
 from lakeport.schema.types import format_type
 from lakeport.scrub import scrub
 from lakeport.sources import tables
@@ -52,9 +53,11 @@ from lakeport.sources.tables import DeltaTable
 from lakeport.units import format_size, pluralize
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from lakeport.config.lake import LakeFile, Load
     from lakeport.config.sources import ConfigPart
-    from lakeport.engine.base import DataFrame, Engine
+    from lakeport.engine.base import Engine
     from lakeport.model import BookmarkStore
 
 _UNREAD_HINT: Final = "its source's columns are known once it is read"
@@ -292,7 +295,7 @@ class ResultPlanner:
 
     def _classify_query(self, sql: str, names: Iterable[str]) -> str:
         """Return how a query runs, by its plan on null columns, which may be of any type."""
-        session = clone_session(self.engine.require_spark("a query").spark)
+        session = clone_session(require_spark(self.engine, "a query").spark)
         nulls = session.range(0).selectExpr(
             *(f"NULL AS {quote_identifier(name)}" for name in names)
         )
@@ -326,7 +329,7 @@ class ResultPlanner:
             if mode is not Mode.OVERWRITE:
                 planned = union_columns([columns_of(Batch(load.name, 0, frame=there)), planned])
         with translate_errors(self.engine.secrets):
-            return empty_frame(self.engine.require_spark("a query").spark, planned)
+            return empty_frame(require_spark(self.engine, "a query").spark, planned)
 
 
 def describe_news(load: Load, engine: Engine) -> str:

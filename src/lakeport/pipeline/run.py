@@ -57,9 +57,11 @@ from lakeport.storage.base import CloudStorage
 if TYPE_CHECKING:
     import os
 
+    from pyspark.sql import DataFrame
+
     from lakeport.config.lake import LakeFile, Lineage, Load
     from lakeport.config.sources import ConfigPart
-    from lakeport.engine.base import DataFrame, Engine
+    from lakeport.engine.base import Engine
     from lakeport.loading.progress import Hook
     from lakeport.loading.report import LandingReport
     from lakeport.model import Landed, Storage

@@ -20,6 +20,8 @@ from typing import Any
 import pyarrow as pa
 
 from lakeport.errors import SchemaConflict
+from lakeport.model import Batch
+from lakeport.schema.casting import normalise_schema
 from lakeport.schema.nested import (
     EMPTY_STRUCT,
     JSON_METADATA,
@@ -326,3 +328,12 @@ def _fill_marked(spark: Any, type_: pa.DataType | None, marks: frozenset[str]) -
         **spark,
         **{k: _fill_marked(spark[k], part, _marks_below(marks, n)) for k, n, part in parts},
     }
+
+
+def columns_of(batch: Batch) -> pa.Schema:
+    """Return the columns of a batch as its source has them; TypeError without reader and frame."""
+    if batch.reader is not None:
+        return batch.reader.schema
+    if batch.frame is None:
+        raise TypeError("a batch has a reader or a frame")
+    return normalise_schema(from_spark_json(batch.frame.schema.json()))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from lakeport.config.sources import DatabaseSource, FilesSource, TablesSource, TapSource
+from lakeport.engine.threads import require_spark
 from lakeport.errors import ConfigError, InputError
 from lakeport.model import Flush
 from lakeport.sources.files.discovery import discover, stream_name
@@ -29,8 +30,10 @@ from lakeport.sources.tap import TapBookmarks, TapFlushes, TapProcess
 from lakeport.sources.target import TargetTables, fixed_table_name, open_folder_storage
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from lakeport.config.base import DestinationConfig
-    from lakeport.engine.base import DataFrame, Engine
+    from lakeport.engine.base import Engine
     from lakeport.sources.files.source_file import SourceFile
     from lakeport.sources.input.decompression import UnpackLimits
     from lakeport.sources.options import ReadOptions
@@ -275,7 +278,7 @@ class SourceOpener:
         from lakeport.sources.frames import frame_flushes, is_spark_frame
 
         if is_spark_frame(frame):
-            self.engine.require_spark("a Spark frame")
+            require_spark(self.engine, "a Spark frame")
         else:
             self._check_spool()
         stream = fixed_table_name(self.config)
@@ -310,7 +313,7 @@ class SourceOpener:
         """Open a table or query of a database, by its ADBC driver or by JDBC in Spark."""
         stream = fixed_table_name(self.config) or source.stream
         if source.is_jdbc:
-            spark = self.engine.require_spark("a database that is read by JDBC")
+            spark = require_spark(self.engine, "a database that is read by JDBC")
             from lakeport.sources.database.jdbc import jdbc_flushes
 
             digest = self.config.run_id is not None

@@ -19,6 +19,7 @@ from lakeport.delta_log.paths import check_actions, check_log
 from lakeport.delta_log.reader import Commit, DeltaLog
 from lakeport.engine.failures import translate_errors
 from lakeport.engine.sql.frames import void_marked
+from lakeport.engine.threads import require_spark
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Bookmark, BookmarkStore, Flush, Mode
 from lakeport.sources.frames import frame_flushes
@@ -26,9 +27,11 @@ from lakeport.sources.target import open_folder_storage
 from lakeport.storage.local import LocalStorage
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from lakeport.config.base import DestinationConfig
     from lakeport.config.sources import TablesSource
-    from lakeport.engine.base import DataFrame, Engine
+    from lakeport.engine.base import Engine
     from lakeport.model import Storage
 
 _FEED = "delta.enableChangeDataFeed"
@@ -186,7 +189,7 @@ class DeltaTable:
 
     def __init__(self, place: str, config: DestinationConfig, engine: Engine) -> None:
         self.storage = _open_storage(place, config)
-        spark = engine.require_spark("a Delta table as a source")
+        spark = require_spark(engine, "a Delta table as a source")
         self._engine, self._roots = spark, config.table_roots
         spark.configure_store(self.storage.hadoop_uri(), self.storage.hadoop_settings())
         self.log = DeltaLog(self.storage, "")

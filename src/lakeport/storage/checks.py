@@ -6,19 +6,18 @@ import contextlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from lakeport.errors import DestinationError, LakeportError, ObjectExists
-from lakeport.model import Staged, Storage
+from lakeport.model import CheckItem, Staged, Storage
 from lakeport.storage.retry import RetryPolicy
 
 PROBE_KEY = "_lakeport/probe"
 _PROBE_BODY = b"lakeport: this object shows that the store refuses to overwrite it\n"
 
-Status = Literal["ok", "failed", "skipped"]
-Checks = Iterator["CheckItem"]
+Checks = Iterator[CheckItem]
 
 _BODY = b"lakeport: written by a connection test\n"
 _MAX_SKEW_SECONDS = 15 * 60
@@ -77,23 +76,6 @@ def _publish_probe(storage: Storage) -> bool:
         storage.discard(staged)
         return False
     return True
-
-
-@dataclass(frozen=True, slots=True)
-class CheckItem:
-    """Result of one step of a connection test.
-
-    Attributes:
-        name: the step, in one or two words.
-        status: `failed` if a load would fail because of it, `skipped` if nothing is known.
-        detail: what was found; never a secret.
-        hint: the permission, role, key or setting to change; empty if none has to be.
-    """
-
-    name: str
-    status: Status
-    detail: str
-    hint: str = ""
 
 
 def run_check(name: str, step: Callable[[], str]) -> CheckItem:

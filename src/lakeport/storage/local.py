@@ -23,8 +23,8 @@ from lakeport.errors import (
     ObjectExists,
     PermissionRefused,
 )
-from lakeport.model import FolderEntries, Staged, Storage, StoredObject
-from lakeport.storage.checks import CheckItem, run_check
+from lakeport.model import CheckItem, FolderEntries, Staged, Storage, StoredObject
+from lakeport.storage.checks import run_check
 from lakeport.storage.retry import replaced_error
 
 _NO_LINKS = frozenset(

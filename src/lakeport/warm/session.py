@@ -314,6 +314,7 @@ def _run_spark(server: Channel, memory: str, parent: int) -> NoReturn:
         settings = {**_SETTINGS, "spark.driver.memory": memory}
         start_jvm_ahead(settings)
         from lakeport.engine.base import SessionRequest
+        from lakeport.engine.spark.jobs import start_python_workers
         from lakeport.engine.spark.jvm import jars
         from lakeport.engine.spark.jvm.calls import java_class
         from lakeport.engine.spark.session import DriverSession
@@ -321,7 +322,7 @@ def _run_spark(server: Channel, memory: str, parent: int) -> NoReturn:
         driver = DriverSession(SessionRequest(jars.with_cached_needs(()), settings))
         context: Any = driver.context
         open_gateway = java_class(context._jvm, "io.lakeport.warm.RunGateway")
-        driver.warm_up_workers()
+        driver.warm_up_workers(start_python_workers)
         going_on = True
         while going_on:
             gateway = open_gateway(context._jsc.sc())

@@ -66,7 +66,9 @@ def _line_by_line(
     reader: JsonReader, lines: dict[int, bytes]
 ) -> tuple[dict[int, list[Any]], dict[int, tuple[str, str]], tuple[dict[str, str], dict[str, int]]]:
     """The slow path's rows and faults by line, and the kinds and counts of undeclared fields."""
-    parser = RecordParser(reader)
+    parser = RecordParser(
+        reader.columns, reader.unknown, envelope=reader.envelope, metadata=bool(reader.metadata)
+    )
     rows, faults = {}, {}
     unknown: UnknownCounts = {}
     for number, line in lines.items():

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 import lakeport
 from lakeport.config.destinations.local import LocalConfig
-from lakeport.engine.threads import ThreadEngine
+from lakeport.engine.threads import ThreadEngine, require_spark
 from lakeport.errors import (
     ConfigError,
     DestinationError,
@@ -198,7 +198,7 @@ class Crowded(LocalStorage):
 
 def alter(storage: LocalStorage, type_: pa.DataType) -> AlterResult:
     engine = ThreadEngine()
-    session = lambda: engine.require_spark("a test").delta_session("test")  # noqa: E731
+    session = lambda: require_spark(engine, "a test").delta_session("test")  # noqa: E731
     config = LocalConfig(path=storage.root)
     writer = DeltaWriter(session, storage, "t", "t", config, by_log=True)
     return alter_column(writer, engine, "c", type_)

@@ -19,15 +19,13 @@ from lakeport.loading.prepare import prepare
 class FakeEngine(ThreadEngine):
     """An engine that begins nothing: remembers what it was asked for."""
 
+    name = "spark"
     asked: ClassVar[list[tuple[frozenset[str], frozenset[str]]]]
 
     @classmethod
     def choose(cls, name: str, request: SessionRequest) -> FakeEngine:
         cls.asked.append((frozenset(request.needs), frozenset(request.optional_needs)))
         return cls()
-
-    def require_spark(self, what: str) -> None:
-        """Allow it, as Spark does."""
 
 
 @pytest.fixture(autouse=True)

@@ -113,10 +113,6 @@ class SparkEngine(Engine):
         """
         return jobs.run_in_group(self.session, JobLabel(step, self.run), job, seconds=seconds)
 
-    def require_spark(self, what: str) -> SparkEngine:
-        """Return this engine, whatever feature needs Spark."""
-        return self
-
     @property
     def spark(self) -> SparkSession:
         """The PySpark session; waits and raises like `context`."""
@@ -200,7 +196,7 @@ class SparkEngine(Engine):
         """Start Spark and its Python workers in the background; never waits."""
         self.session.begin()
         if self.has_own_workers:
-            self.session.warm_up_workers()
+            self.session.warm_up_workers(jobs.start_python_workers)
 
     def report(self) -> EngineReport:
         """Return Spark's version, master and application, and job and task counts; never waits."""

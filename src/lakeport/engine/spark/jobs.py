@@ -496,3 +496,17 @@ def _read_items(
         except Exception as error:
             failed += [policy.failed_outcome(number, attempt_number(), error)]
             return
+
+
+def start_python_workers(session: DriverSession) -> None:
+    """Run a job that starts a Python worker on each core, and imports pyarrow in it."""
+    run_tasks(session, JobLabel("start Python workers"), _import_in_worker, range(session.cores))
+
+
+def _import_in_worker(number: int) -> list[int]:
+    """Write a tiny Parquet file to memory, so that a worker loads pyarrow; return the number."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"a": [1], "b": ["x"]}), pa.BufferOutputStream())
+    return [number]

@@ -11,7 +11,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version as installed
@@ -22,7 +22,6 @@ from weakref import WeakKeyDictionary, finalize
 from lakeport.engine.base import SessionRequest
 from lakeport.engine.failures import translate, translate_errors
 from lakeport.engine.spark import active_context
-from lakeport.engine.spark.jobs import JobLabel, run_tasks
 from lakeport.engine.spark.jvm import jars
 from lakeport.engine.spark.jvm.java import find_java
 from lakeport.engine.spark.jvm.launch import Launch, stopped_error
@@ -101,7 +100,7 @@ class DriverSession:
         self._session_lock = threading.Lock()  # making a session takes a second: jobs need not wait
         self.start_up = _StartUp()
         self._begun = self._awaited = self._stopped = False
-        self._wants_workers: bool | None = False
+        self._warmed_up = False
         self._error: LakeportError | None = None
         self._context: SparkContext | None = None
         self._session: SparkSession | None = None
@@ -210,7 +209,6 @@ class DriverSession:
                 self.start_up.begin()
                 self._builder.start()
             self._begun = True
-            self._start_workers()
 
     @property
     def context(self) -> SparkContext:
@@ -303,27 +301,27 @@ class DriverSession:
             for key, value in settings.items():
                 jsc.hadoopConfiguration().set(key, value)
 
-    def warm_up_workers(self) -> None:
-        """Start the Python workers and their imports in the background, once.
+    def warm_up_workers(self, job: Callable[[DriverSession], object]) -> None:
+        """Run a job that starts the Python workers in the background, once; never waits or raises.
 
-        Never waits, never raises: the first job meets the error.
+        A load that waits for Spark needs the cores, and starts the workers: no job is run then.
         """
         if isinstance(self._launch, Lease):
             return
         with self._lock:
-            if self._wants_workers is None:
+            if self._warmed_up:
                 return
-            self._wants_workers = True
-            if self._begun:
-                self._start_workers()
+            self._warmed_up = True
+        threading.Thread(
+            target=self._run_unless_awaited, args=(job,), name="lakeport-warm", daemon=True
+        ).start()
 
-    def _start_workers(self) -> None:
-        """Run the workers' first job in a thread, once, if `warm_up_workers` was called."""
-        if self._wants_workers:
-            self._wants_workers = None  # they are being started
-            threading.Thread(
-                target=_run_warm_up_job, args=(self,), name="lakeport-warm", daemon=True
-            ).start()
+    def _run_unless_awaited(self, job: Callable[[DriverSession], object]) -> None:
+        """Run a job once Spark has started, unless a load waits for that; drop its exception."""
+        with suppress(Exception):
+            self.start_up.wait()
+            if not (self._awaited or self._stopped):
+                job(self)
 
     def job_folder(self) -> Path | None:
         """Make a folder that driver and tasks share for files; return it, None on a cluster."""
@@ -434,22 +432,3 @@ class DriverSession:
 
 
 os.register_at_fork(after_in_child=DriverSession.reset_after_fork)
-
-
-def _run_warm_up_job(session: DriverSession) -> None:
-    """Run a job that starts the Python workers, unless a load waits for Spark; never raises."""
-    with suppress(Exception):
-        session.start_up.wait()
-        if not (session._awaited or session._stopped):  # else the load needs the cores
-            run_tasks(
-                session, JobLabel("start Python workers"), _import_in_worker, range(session.cores)
-            )
-
-
-def _import_in_worker(number: int) -> list[int]:
-    """Write a tiny Parquet file to memory, so that a worker loads pyarrow; return the number."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    pq.write_table(pa.table({"a": [1], "b": ["x"]}), pa.BufferOutputStream())
-    return [number]

@@ -22,7 +22,6 @@ from lakeport.destinations import read_delta_table
 from lakeport.engine.failures import translate_errors
 from lakeport.errors import BadRecord, ConfigError, ExpectationFailed, SourceError
 from lakeport.lake.facts import find_newest_time
-from lakeport.loading.batches import columns_of
 from lakeport.loading.expect.arrow import (
     CheckCounts,
     RowChecker,
@@ -34,14 +33,15 @@ from lakeport.loading.expect.arrow import (
 from lakeport.loading.expect.spark import add_violation_mask, unknown_column_error
 from lakeport.loading.quarantine import Quarantine, RejectedKind
 from lakeport.model import ExpectationResult, Mode
-from lakeport.schema.spark_schema import quote_identifier
+from lakeport.schema.spark_schema import columns_of, quote_identifier
 from lakeport.schema.types import format_type
 from lakeport.shape import apply_header_case
 from lakeport.units import pluralize
 from lakeport.writers.naming import table_folder
 
 if TYPE_CHECKING:
-    from lakeport.engine.base import DataFrame
+    from pyspark.sql import DataFrame
+
     from lakeport.loading.builder import ReportBuilder
     from lakeport.loading.prepare import PreparedLoad
     from lakeport.model import Batch

@@ -30,7 +30,7 @@ from lakeport.schema.spark_schema import quote_identifier
 from lakeport.scrub import scrub
 
 if TYPE_CHECKING:
-    from lakeport.engine.base import Column, DataFrame
+    from pyspark.sql import Column, DataFrame
 
 MASK: Final = "lakeport failed expectations"
 """Name of the column of violation masks, the last one of a checked frame."""

@@ -14,8 +14,9 @@ from lakeport.errors import ConfigError
 from lakeport.sources.frames import is_spark_frame
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from lakeport.config.lake import Load
-    from lakeport.engine.base import DataFrame
 
 _IMPORT_LOCK: Final = Lock()
 """Held while a module is imported: loads run side by side, and all threads share `sys.path`."""

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.config.expectations import Expectation, parse_expectations
 from lakeport.destinations import read_delta_table
+from lakeport.engine.threads import require_spark
 from lakeport.errors import BadRecord, ConfigError
-from lakeport.loading.batches import columns_of
 from lakeport.loading.expect.arrow import needs_spark
 from lakeport.loading.quarantine import Quarantine
 from lakeport.model import Batch, Flush
+from lakeport.schema.spark_schema import columns_of
 from lakeport.writers.naming import table_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame
 
-    from lakeport.engine.base import DataFrame
     from lakeport.loading.builder import ReportBuilder
     from lakeport.loading.expect.checks import Checks
     from lakeport.loading.prepare import PreparedLoad
@@ -84,7 +85,7 @@ class RowRules:
             from lakeport.loading.transform.transform import Transform
 
             asks = "`sql`" if sql else "`python`"
-            transform = Transform(engine.require_spark(asks), sql, python, views or {})
+            transform = Transform(require_spark(engine, asks), sql, python, views or {})
         rules = cls(transform, expected, views)
         by_spark = rules.needs_spark()
         if config.once and by_spark:
@@ -94,7 +95,7 @@ class RowRules:
                 "leave one of them out; a `run_id` has the same run land once.",
             )
         for what in by_spark:
-            engine.require_spark(what)
+            require_spark(engine, what)
         return rules
 
     def __bool__(self) -> bool:
@@ -178,7 +179,7 @@ class RowRules:
             elif expected := checks.needs_spark(columns):
                 from lakeport.loading.transform.transform import Transform
 
-                spark = prepared.engine.require_spark(expected)
+                spark = require_spark(prepared.engine, expected)
                 transformed = Transform(spark).plan_frame(batch)
                 checks.spark_checker(transformed.batch, transformed.frame)
             else:

@@ -26,14 +26,17 @@ from lakeport.engine.sql.query import (
     parse_query,
     query_frames,
 )
-from lakeport.loading.batches import columns_of
 from lakeport.loading.transform.function import apply_function, import_function
 from lakeport.model import Batch, Reader, Split
 from lakeport.schema.nested import restore_untyped_columns
+from lakeport.schema.spark_schema import columns_of
 from lakeport.shape import fit_batches
 
 if TYPE_CHECKING:
-    from lakeport.engine.base import DataFrame, ReadingFrame, SparkEngine, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakeport.engine.spark.engine import SparkEngine
+    from lakeport.engine.spark.jobs import ReadingFrame
 
 EACH_ALONE: Final = "each batch on its own"
 AT_ONCE: Final = "the whole input at once"

@@ -15,7 +15,9 @@ from lakeport.schema.hints import quote_names, sort_by_similarity
 from lakeport.schema.spark_schema import quote_identifier
 
 if TYPE_CHECKING:
-    from lakeport.engine.base import DataFrame, SparkEngine
+    from pyspark.sql import DataFrame
+
+    from lakeport.engine.spark.engine import SparkEngine
 
 _NO_DRIVER: Final = ("No suitable driver", "ClassNotFoundException", "CLASS_NOT_FOUND")
 _DIVISIBLE: Final = ("ByteType", "ShortType", "IntegerType", "LongType", "DecimalType", "DateType",

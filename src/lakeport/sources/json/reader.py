@@ -170,7 +170,9 @@ class SplitReader:
         self._numbers = LineNumbers(split)
         self._schema = reader.schema
         self._native = _create_parser(reader, expects_unknown)
-        self._parser = RecordParser(reader)
+        self._parser = RecordParser(
+            reader.columns, reader.unknown, envelope=reader.envelope, metadata=bool(reader.metadata)
+        )
         if reader.metadata is not None:
             self._received = ReceiveTimes(split, reader.metadata.batched)
 

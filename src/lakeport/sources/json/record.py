@@ -37,7 +37,6 @@ from lakeport.sources.singer.metadata import MESSAGE_KEYS
 
 if TYPE_CHECKING:
     from lakeport.native._kernel import Spec
-    from lakeport.sources.json.reader import JsonReader
 
 _KINDS = {**TEXT_KINDS, pa.binary(): Kind.BINARY}
 
@@ -561,14 +560,26 @@ class RecordParser:
     Attributes:
         unknown: undeclared field -> kind of its value, for the last record parsed. With policy
             `drop` also the dotted paths of undeclared members of objects.
+
+    Args:
+        columns: of the records, in order.
+        policy: for undeclared fields.
+        envelope: whether a line is a Singer message with the record as a member.
+        metadata: whether the message's other members are columns, too.
     """
 
-    def __init__(self, reader: JsonReader) -> None:
-        columns = reader.columns
+    def __init__(
+        self,
+        columns: Sequence[JsonColumn],
+        policy: UnknownPolicy,
+        *,
+        envelope: bool,
+        metadata: bool,
+    ) -> None:
         self.unknown: dict[str, str] = {}
         self._message_keys: dict[str, tuple[int, Converter]] = {}
-        self._envelope = reader.envelope
-        self._drop = reader.unknown is UnknownPolicy.DROP
+        self._envelope = envelope
+        self._drop = policy is UnknownPolicy.DROP
         self._decoder = JsonDecoder()
         self._required = tuple(c.name for c in columns if c.required)
         self._index = {c.name: i for i, c in enumerate(columns)}
@@ -581,7 +592,7 @@ class RecordParser:
                 self._raw[c.name] = create_raw_converter(c.type, c.name, self._note_undeclared)
             else:
                 self._plain[c.name] = create_converter(c.type, c.name)
-        for c in columns if reader.envelope and reader.metadata else ():
+        for c in columns if envelope and metadata else ():
             if (key := MESSAGE_KEYS.get(c.name)) is not None:
                 self._message_keys[key] = self._index[c.name], create_converter(c.type, key)
 

@@ -10,8 +10,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from lakeport.errors import LakeportError
 from lakeport.host.packages import missing_extra_error
+from lakeport.model import CheckItem
 from lakeport.storage.azure import errors as azure_errors
-from lakeport.storage.checks import CheckItem, Checks, CloudCheck, check_clock, run_check
+from lakeport.storage.checks import Checks, CloudCheck, check_clock, run_check
 from lakeport.storage.retry import (
     CloudSettings,
     Connection,

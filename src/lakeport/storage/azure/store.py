@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from lakeport.errors import ObjectExists, PermissionRefused
-from lakeport.model import Staged, StoredObject
+from lakeport.model import CheckItem, Staged, StoredObject
 from lakeport.storage.azure.client import (
     AzureCheck,
     AzureConnection,
@@ -22,7 +22,6 @@ from lakeport.storage.azure.client import (
 from lakeport.storage.azure.errors import BlocksGone
 from lakeport.storage.azure.hadoop import hadoop_settings
 from lakeport.storage.base import CloudStorage, ListingPage, join_key
-from lakeport.storage.checks import CheckItem
 from lakeport.storage.parts import CloudStageWriter
 from lakeport.storage.retry import Condition, condition_for, exists_error
 

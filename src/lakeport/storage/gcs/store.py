@@ -11,9 +11,8 @@ from datetime import datetime
 from typing import Any
 
 from lakeport.errors import DestinationError, LakeportError, ObjectExists, PermissionRefused
-from lakeport.model import Staged, StoredObject
+from lakeport.model import CheckItem, Staged, StoredObject
 from lakeport.storage.base import CloudStorage, ListingPage, join_key
-from lakeport.storage.checks import CheckItem
 from lakeport.storage.gcs.client import (
     GcpSettings,
     GcsCheck,

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 from lakeport.errors import LakeportError
 from lakeport.host.packages import missing_extra_error
-from lakeport.storage.checks import CheckItem, CloudCheck
+from lakeport.model import CheckItem
+from lakeport.storage.checks import CloudCheck
 from lakeport.storage.retry import (
     CloudSettings,
     Condition,

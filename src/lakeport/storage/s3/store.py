@@ -9,9 +9,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from lakeport.errors import LakeportError, ObjectExists, PermissionRefused
-from lakeport.model import Staged, StoredObject
+from lakeport.model import CheckItem, Staged, StoredObject
 from lakeport.storage.base import CloudStorage, ListingPage, join_key
-from lakeport.storage.checks import CheckItem
 from lakeport.storage.parts import CloudStageWriter, crc32c_text, md5_text
 from lakeport.storage.retry import RetryPolicy
 from lakeport.storage.s3.client import (

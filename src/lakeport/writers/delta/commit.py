@@ -32,10 +32,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
-from lakeport import __version__
 from lakeport.delta_log.actions import (
     DataFile,
     add_action,
@@ -68,7 +68,8 @@ from lakeport.writers.delta.plan import DeltaPlan, check_takes_changes
 from lakeport.writers.delta.sink import EMPTY_VALUES
 
 if TYPE_CHECKING:
-    from lakeport.engine.base import DeltaRows, DeltaSession
+    from lakeport.engine.spark.delta.rows import DeltaRows
+    from lakeport.engine.spark.delta.session import DeltaSession
 
 
 LEFT_OUT: Final = "nothing was added: the table has had this content before"
@@ -507,7 +508,9 @@ class TableTransaction:
             "isBlindAppend": not (self._read_all or self._is_read),
             "operationMetrics": {name: str(value) for name, value in operation.metrics.items()},
             "userMetadata": operation.user_metadata,
-            "engineInfo": " ".join(filter(None, [f"lakeport/{__version__}", self.engine.info])),
+            "engineInfo": " ".join(
+                filter(None, [f"lakeport/{version('lakeport')}", self.engine.info])
+            ),
             "txnId": txn_id,
         }
 

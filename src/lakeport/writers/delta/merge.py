@@ -47,7 +47,9 @@ from lakeport.writers.delta.sink import DeltaSink
 from lakeport.writers.delta.writer import DeltaWriter, TableOperation
 
 if TYPE_CHECKING:
-    from lakeport.engine.base import DeltaRows, DeltaSession, Engine
+    from lakeport.engine.base import Engine
+    from lakeport.engine.spark.delta.rows import DeltaRows
+    from lakeport.engine.spark.delta.session import DeltaSession
 
 _STAGING = "_lakeport/staging"
 

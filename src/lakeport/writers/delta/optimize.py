@@ -25,7 +25,7 @@ from lakeport.units import parse_size
 from lakeport.writers.delta.commit import recover_commit
 
 if TYPE_CHECKING:
-    from lakeport.engine.base import DeltaSession
+    from lakeport.engine.spark.delta.session import DeltaSession
     from lakeport.model import Storage
 
 

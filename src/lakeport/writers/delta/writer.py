@@ -26,6 +26,7 @@ from lakeport.delta_log.actions import DataFile
 from lakeport.delta_log.reader import DeltaLog
 from lakeport.delta_log.state import TableState, file_schema, physical_names
 from lakeport.delta_log.transactions import CONTENT, CommitMark, conflict_error, run_app_id
+from lakeport.engine.threads import require_spark
 from lakeport.errors import CommitConflict, ConfigError, RunMismatch, SchemaConflict
 from lakeport.host.process import pause
 from lakeport.model import Bookmark, Landed, Mode, Staged, Storage
@@ -68,7 +69,8 @@ from lakeport.writers.delta.sink import DeltaSink
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.engine.base import DeltaSession, Engine
+    from lakeport.engine.base import Engine
+    from lakeport.engine.spark.delta.session import DeltaSession
 
 _ATTEMPTS = 15
 _LONGEST_WAIT = 2.0  # seconds
@@ -144,7 +146,9 @@ class DeltaWriter:
         )
         plan = plan_table(state, incoming, request)
         if (engine := self.engine) and not engine.commits_any_table and not leaves_plain(plan):
-            engine.require_spark(f"a commit to {self.uri}, which is no plain Delta table after it,")
+            require_spark(
+                engine, f"a commit to {self.uri}, which is no plain Delta table after it,"
+            )
 
         def json_advice(path: str) -> str:
             if path not in plan.schema.names or path in plan.partition_columns:
