@@ -192,13 +192,13 @@ class Footer(NamedTuple):
 
     Attributes:
         schema: its columns, with the types that they have in the file.
-        parts: about how many bytes each part has that can be read by itself, such as a row group.
+        part_bytes: about the size of each part that can be read by itself, such as a row group.
         rows: the number of rows; -1 if the metadata do not say.
     """
 
     file: SourceFile
     schema: pa.Schema
-    parts: tuple[int, ...]
+    part_bytes: tuple[int, ...]
     rows: int = -1
 
 

@@ -19,7 +19,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO
@@ -77,15 +77,11 @@ class SpoolLocation:
         unique = f"{file_number:06d}-{secrets.token_hex(4)}-{name}"
         return unique if self.storage is not None else str(self.folder / unique)
 
-    @contextmanager
-    def create_file(self, name: str) -> Iterator[BinaryIO]:
+    def create_file(self, name: str) -> AbstractContextManager[BinaryIO]:
         """Context manager that creates the file `name`, complete once the body ends."""
         if self.storage is None:
-            with create_private_file(Path(name)) as file:
-                yield file
-        else:
-            with create_object(self.storage, name) as file:
-                yield file
+            return create_private_file(Path(name))
+        return create_object(self.storage, name)
 
 
 def parse_spool_number(name: str) -> int:

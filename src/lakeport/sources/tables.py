@@ -60,8 +60,8 @@ class TableChanges:
     operation: str = ""
 
 
-def read_changes(log: DeltaLog, after: int, last: int) -> TableChanges:
-    """Read from the log alone which changes the commits after version `after`, up to `last`, made.
+def read_changes(log: DeltaLog, after_version: int, last_version: int) -> TableChanges:
+    """Return the changes of the commits from `after_version` (excluded) to `last_version`.
 
     Raises:
         SourceError: the log has lost one of the commits.
@@ -69,7 +69,7 @@ def read_changes(log: DeltaLog, after: int, last: int) -> TableChanges:
     """
     added: dict[str, DataFile] = {}
     moved: list[str] = []
-    versions = range(after + 1, last + 1)
+    versions = range(after_version + 1, last_version + 1)
     with ThreadPoolExecutor(_READERS, "lakeport-log") as executor:
         for version, entries in zip(
             versions, executor.map(log.read_actions, versions), strict=True
@@ -77,7 +77,7 @@ def read_changes(log: DeltaLog, after: int, last: int) -> TableChanges:
             if entries is None:
                 raise SourceError(
                     f"the log of {log.uri} does not have version {version} any more, and "
-                    f"version {after} was the last one that was landed",
+                    f"version {after_version} was the last one that was landed",
                     "land the whole table anew, with a full refresh; loads that are to go on from "
                     "a version have to come before the table's log is cleaned.",
                 )
@@ -216,15 +216,15 @@ class DeltaTable:
         check_actions(map(json.loads, actions), self.log.hadoop_uri, self._roots)
         return self._snapshot.rows_of(actions)
 
-    def read_change_feed(self, after: int) -> tuple[DataFrame, bool]:
+    def read_change_feed(self, after_version: int) -> tuple[DataFrame, bool]:
         """Return rows inserted or updated after a version, and whether rows were deleted since.
 
         Raises:
             LakeportError: the feed does not reach back to that version.
         """
-        check_log(self.storage, "", self._roots, after)
+        check_log(self.storage, "", self._roots, after_version)
         changes = self._load_frame(
-            readChangeFeed="true", startingVersion=after + 1, endingVersion=self.version
+            readChangeFeed="true", startingVersion=after_version + 1, endingVersion=self.version
         )
         kind = changes["_change_type"]
         with translate_errors(self._engine.secrets):

@@ -53,15 +53,15 @@ def open_folder_storage(target: DestinationConfig, uri: str) -> Storage | None:
 
 
 def delete_old_objects(
-    storage: Storage, folder: str, modified_before: float, keep: Collection[str]
+    storage: Storage, folder: str, modified_before: float, kept_names: Collection[str]
 ) -> None:
     """Delete a folder's objects written before a time, in seconds since 1970; ignore refusals.
 
     Args:
         folder: the folder's key, without a slash at its end.
-        keep: names of objects to keep, without the folder.
+        kept_names: names of objects to keep, without the folder.
     """
     with suppress(DestinationError):  # deletion may not be allowed, and can wait
         for found in storage.list(folder):
-            if found.modified < modified_before and found.key.rpartition("/")[2] not in keep:
+            if found.modified < modified_before and found.key.rpartition("/")[2] not in kept_names:
                 storage.delete(found.key)

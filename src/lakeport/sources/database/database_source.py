@@ -101,26 +101,28 @@ def digest_texts(texts: Iterable[str]) -> pa.Array:
 
 
 def split_by_known(
-    batches: Iterable[pa.RecordBatch], known: pa.Array
+    batches: Iterable[pa.RecordBatch], known_digests: pa.Array
 ) -> tuple[Sequence[str] | None, Sequence[str]]:
     """Split one-column batches into new texts, None beyond `MOST_ROWS`, and known texts."""
     old, new = dict[str, None](), dict[str, None]()
     for batch in batches:
         texts = batch.column(0)
-        is_old = pc.is_in(digest_texts(texts.to_pylist()), known)
+        is_old = pc.is_in(digest_texts(texts.to_pylist()), known_digests)
         old.update(dict.fromkeys(texts.filter(is_old).to_pylist()))
         if len(new) <= MOST_ROWS:
             new.update(dict.fromkeys(texts.filter(pc.invert(is_old)).to_pylist()))
     return None if len(new) > MOST_ROWS else tuple(new), tuple(old)
 
 
-def count_changed(batch: pa.RecordBatch, known: pa.Array) -> int:
-    """Count the rows whose keys have known digests and whose whole rows have not.
+def count_changed(batch: pa.RecordBatch, known_digests: pa.Array) -> int:
+    """Count the rows whose keys have a known digest and whose whole rows have not.
 
     Args:
         batch: a record batch with two columns of texts: of the keys, and of the whole rows.
     """
-    keys, rows = (pc.is_in(digest_texts(texts.to_pylist()), known) for texts in batch.columns)
+    keys, rows = (
+        pc.is_in(digest_texts(texts.to_pylist()), known_digests) for texts in batch.columns
+    )
     return int(pc.sum(pc.and_not(keys, rows)).as_py() or 0)
 
 
@@ -131,31 +133,31 @@ class LandedRows:
     memory: BookmarkStore
     bookmark: str
 
-    def read(self, kept: Mapping[str, Any]) -> pa.Array | None:
+    def read(self, entry: Mapping[str, Any]) -> pa.Array | None:
         """Return a bookmark file's digests, None if it is missing; DestinationError if damaged."""
-        key = self._object_key(kept["file"])
+        key = self._object_key(entry["file"])
         data = self.memory.storage.get(key)
-        if data is not None and len(data) != kept["rows"] * _DIGEST_BYTES:
+        if data is not None and len(data) != entry["rows"] * _DIGEST_BYTES:
             raise DestinationError(
                 f"{self.memory.storage.uri(key)} is damaged, and lists which rows have landed",
                 "bring it back from a copy, or land all anew with a full refresh.",
             )
         return data and pa.Array.from_buffers(
-            _DIGEST_TYPE, kept["rows"], [None, pa.py_buffer(data)]
+            _DIGEST_TYPE, entry["rows"], [None, pa.py_buffer(data)]
         )
 
     def plan_digests(
-        self, texts: Sequence[str], before: Mapping[str, Any] | Sequence[str] | None
+        self, texts: Sequence[str], old_entry: Mapping[str, Any] | Sequence[str] | None
     ) -> tuple[dict[str, Any], Callable[[], None]]:
         """Return a bookmark's entry for rows, and a function that writes their digests.
 
         The function has to be called before the commit. It deletes old files, too.
 
         Args:
-            before: the bookmark's entry so far; its file stays.
+            old_entry: the bookmark's entry so far; its file stays.
         """
         name = f"{secrets.token_hex(16)}.digests"
-        kept_names = {name, *([before["file"]] if isinstance(before, Mapping) else ())}
+        kept_names = {name, *([old_entry["file"]] if isinstance(old_entry, Mapping) else ())}
 
         def write() -> None:
             data = b"".join(digest_texts(texts).to_pylist())
@@ -357,12 +359,12 @@ class _CursorQueries:
                 "name a column that every row has, or leave those rows out by a `query`.",
             )
 
-    def read_newest(self, before: str | None) -> tuple[str | None, bool]:
-        """Return the newest value as text, None without rows, and whether `before` is newer."""
+    def read_newest(self, last_value: str | None) -> tuple[str | None, bool]:
+        """Return the newest value as text, None without rows, and whether `last_value` is newer."""
         text = self.dialect.text_expression(f"max({self.name})")
         older = "0"
-        if before is not None:
-            previous = sql_literal(before, self.column.type)
+        if last_value is not None:
+            previous = sql_literal(last_value, self.column.type)
             older = f"CASE WHEN max({self.name}) < {previous} THEN 1 ELSE 0 END"
         ((newest, is_older),) = self._session.fetch_rows(
             f"SELECT {text}, {older} FROM {self.relation}"

@@ -99,15 +99,15 @@ class DatabaseReader(DeclaredReader):
             session.fetch_rows(statement)
 
 
-def count_ranges(size: int, cores: int) -> int:
-    """Return the number of ranges to read `size` bytes (-1: unknown): at most 1000, of >= 16 MiB.
+def count_ranges(size_bytes: int, cores: int) -> int:
+    """Return the number of ranges to read `size_bytes` (-1: unknown): at most 1000, of >= 16 MiB.
 
     >>> count_ranges(1 << 20, 4), count_ranges(1 << 30, 4), count_ranges(1 << 40, 4)
     (1, 16, 1000)
     """
-    if size < 0:
+    if size_bytes < 0:
         return cores
-    return max(1, min(size // _SMALL, max(4 * cores, size // _LARGE), _MOST))
+    return max(1, min(size_bytes // _SMALL, max(4 * cores, size_bytes // _LARGE), _MOST))
 
 
 def find_column(name: str, columns: Sequence[DatabaseColumn], key: str) -> DatabaseColumn:

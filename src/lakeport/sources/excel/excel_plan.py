@@ -112,7 +112,7 @@ def _convert_sheet(
     sheet: str,
     skip_rows: int | None,
     nulls: frozenset[str],
-    header: bool,
+    has_header: bool,
     item: tuple[int, SourceFile],
 ) -> list[_CsvSheet]:
     """Convert a workbook's sheet to CSV in the spool; return it in a list. Runs inside tasks.
@@ -134,7 +134,7 @@ def _convert_sheet(
         open_sheet(source, file.name, sheet, limits) as rows,
         tempfile.TemporaryFile() as lines,
     ):
-        table, titles = _SheetColumns(nulls, header), 0
+        table, titles = _SheetColumns(nulls, has_header), 0
         if skip_rows is None:
             titles, rows = _skip_titles(rows)
         for row in rows:

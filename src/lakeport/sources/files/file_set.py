@@ -113,8 +113,8 @@ class FileSet:
             stream,
             self.files,
             fields,
-            infer=self.csv.infer_types,
-            unknown=config.unknown_fields if self.declares_all else None,
+            infer_types=self.csv.infer_types,
+            unknown_policy=config.unknown_fields if self.declares_all else None,
         )
         given = {field.name for field in self.folders}
         expected = [replace(f, required=f.required and f.name not in given) for f in fields]

@@ -78,15 +78,14 @@ def make_folder_fields(
     files: Sequence[SourceFile],
     declared: Sequence[Field],
     *,
-    infer: bool,
-    unknown: UnknownPolicy | None,
+    infer_types: bool,
+    unknown_policy: UnknownPolicy | None,
 ) -> tuple[Field, ...]:
     """Return the columns that files' folders give: as declared, else of an inferred type.
 
     Args:
-        infer: whether columns that are not declared get the type of all their values, or are text.
-        unknown: the policy for columns that are not declared; None if no JSON schema declares all
-            columns.
+        infer_types: whether undeclared columns get the type of all their values, or are text.
+        unknown_policy: for undeclared columns; None if no JSON schema declares all columns.
 
     Raises:
         SourceError: a column is declared with a type or as required, and folders can't give that.
@@ -95,7 +94,7 @@ def make_folder_fields(
     known = {field.name: field for field in declared}
     names = dict.fromkeys(name for file in files for name, _ in file.folders)
     extra = [name for name in names if name not in known]
-    if extra and unknown is UnknownPolicy.FAIL:
+    if extra and unknown_policy is UnknownPolicy.FAIL:
         raise UnknownFields(
             f"stream {stream!r} has folders that its schema does not declare as columns: "
             + ", ".join(repr(name) for name in extra),
@@ -106,9 +105,9 @@ def make_folder_fields(
         values = {dict(file.folders).get(name) for file in files}
         if name in known:
             fields.append(_check_declared(known[name], values))
-        elif unknown is not UnknownPolicy.DROP:
+        elif unknown_policy is not UnknownPolicy.DROP:
             texts = pa.array(sorted(v for v in values if v is not None), pa.string())
-            type_ = narrowest_type(match_kinds(texts)) if infer else pa.string()
+            type_ = narrowest_type(match_kinds(texts)) if infer_types else pa.string()
             fields.append(Field(name, FieldType(TEXT_KINDS[type_])))
     return tuple(fields)
 

@@ -83,13 +83,13 @@ _SMALL = 50_000  # files of a segment that is put in one request
 
 
 def compare_listings(
-    listed: Iterable[ListedFile], seen: Iterable[ListedFile]
+    listed: Iterable[ListedFile], known_files: Iterable[ListedFile]
 ) -> Iterator[tuple[ListedFile, ListedFile | None]]:
-    """Yield the listed files that are new or changed, each with its entry in `seen` or None.
+    """Yield the new or changed files of `listed`, each with its entry in `known_files` or None.
 
     Args:
         listed: files as they are now, sorted by URI.
-        seen: files as they were, sorted by URI.
+        known_files: files as they were, sorted by URI.
 
     >>> now = [ListedFile("a", 1, ""), ListedFile("b", 2, "")]
     >>> list(compare_listings(now, [ListedFile("b", 1, "")]))
@@ -97,7 +97,7 @@ def compare_listings(
     [(ListedFile(uri='a', bytes=1, tag=''), None),
      (ListedFile(uri='b', bytes=2, tag=''), ListedFile(uri='b', bytes=1, tag=''))]
     """
-    waiting = iter(seen)
+    waiting = iter(known_files)
     known = next(waiting, None)
     for file in listed:
         while known is not None and known.uri < file.uri:
@@ -220,8 +220,8 @@ class NewFiles:
         self.files: list[SourceFile] = []
         listed = sort_listing(map(self._count_file, self._list_places()), folder)
         first = next(listed, None)
-        seen = record.seen(first.uri if first else "")
-        found = compare_listings(chain([first] if first else [], listed), seen)
+        known_files = record.list_files(first.uri if first else "")
+        found = compare_listings(chain([first] if first else [], listed), known_files)
         for file in select_new_files(found, source.again):
             self._queue_file(file, limits)
         if record.empty and not self._new_files:
@@ -354,58 +354,60 @@ class LandedFiles:
         self._swept_at: float = swept["at"]
         self._kept_segments = frozenset[str](swept["named"])
 
-    def seen(self, first: str = "") -> Iterator[ListedFile]:
-        """Yield the files that the table has loaded, sorted by URI; may omit those before `first`.
+    def list_files(self, first_uri: str = "") -> Iterator[ListedFile]:
+        """Yield the table's files, sorted by URI; may omit those before `first_uri`.
 
         Raises:
             DestinationError: a segment is damaged or missing (while iterating).
         """
         return merge_segments(
-            [self._read_segment(one.name) for one in self._segments if one.last >= first]
+            [self._read_segment(one.name) for one in self._segments if one.last >= first_uri]
         )
 
     def extend(
-        self, new: Sequence[ListedFile], reached: Mapping[str, str]
+        self, new_files: Sequence[ListedFile], last_listed: Mapping[str, str]
     ) -> tuple[Bookmark, Callable[[], None]]:
         """Return the bookmark with more files, and a function to call before the commit.
 
         Args:
-            reached: a place's name -> the last URI that was listed there; other places keep theirs.
+            last_listed: a place's name -> its last listed URI; other places keep theirs.
         """
         kept = list(self._segments)
         taken: list[_SegmentEntry] = []
-        files, last = len(new), new[-1].uri if new else ""
-        while new and kept and kept[-1].files <= files:
+        files, last = len(new_files), new_files[-1].uri if new_files else ""
+        while new_files and kept and kept[-1].files <= files:
             taken.insert(0, kept.pop())
             files, last = files + taken[0].files, max(last, taken[0].last)
         name = f"{secrets.token_hex(16)}.arrow"
-        if new:
+        if new_files:
             kept.append(_SegmentEntry(name, files, last))
         named = {one.name for one in kept}
         due = self._now - self._swept_at >= _RETENTION_SECONDS
         value: dict[str, Any] = {
             "format": _FORMAT,
             "segments": [[one.name, one.files, one.last] for one in kept],
-            "reached": {**self.last_listed, **reached},
+            "reached": {**self.last_listed, **last_listed},
             "swept": {"at": self._now, "named": sorted(named)}
             if due or not self._kept_segments
             else {"at": self._swept_at, "named": sorted(self._kept_segments)},
         }
 
         def write() -> None:
-            if new:
+            if new_files:
                 self._write_segment(
-                    name, files, merge_segments([*(self._read_segment(s.name) for s in taken), new])
+                    name,
+                    files,
+                    merge_segments([*(self._read_segment(s.name) for s in taken), new_files]),
                 )
             if due:
                 self._delete_old_segments(named)
 
         return Bookmark(_NAME, value, self._number), write
 
-    def _delete_old_segments(self, named: Collection[str]) -> None:
-        """Delete segments that the bookmark named neither thirty days ago nor names now."""
+    def _delete_old_segments(self, named_segments: Collection[str]) -> None:
+        """Delete segments not named by the bookmark thirty days ago, nor in `named_segments`."""
         folder, old = self._segment_key("").rstrip("/"), self._swept_at - _CLOCK_SKEW_SECONDS
-        kept = {*named, *self._kept_segments}
+        kept = {*named_segments, *self._kept_segments}
         delete_old_objects(self._memory.storage, folder, old, kept)
 
     def _segment_key(self, name: str) -> str:

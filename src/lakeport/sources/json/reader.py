@@ -174,7 +174,7 @@ class SplitReader:
             reader.columns, reader.unknown, envelope=reader.envelope, metadata=bool(reader.metadata)
         )
         if reader.metadata is not None:
-            self._received = ReceiveTimes(split, reader.metadata.batched)
+            self._received = ReceiveTimes(split, reader.metadata.batched_micros)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the good records, one batch for each block that has any."""

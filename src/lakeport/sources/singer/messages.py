@@ -22,13 +22,17 @@ _DECLARING = (
 )
 
 
-class RecordMessage(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True):
+    """A decoded line of a tap: base of the classes of all kinds of lines."""
+
+
+class RecordMessage(Message, frozen=True):
     """A RECORD message: only its stream is decoded."""
 
     stream: str
 
 
-class SchemaMessage(msgspec.Struct, frozen=True):
+class SchemaMessage(Message, frozen=True):
     """A SCHEMA message: a stream's JSON schema, primary key and partition columns.
 
     With `drops_undeclared`, fields of records that the schema does not declare are left out.
@@ -41,20 +45,20 @@ class SchemaMessage(msgspec.Struct, frozen=True):
     drops_undeclared: bool = False
 
 
-class StateMessage(msgspec.Struct, frozen=True):
+class StateMessage(Message, frozen=True):
     """A STATE message: its `value`, as the JSON bytes that the tap wrote."""
 
     value: bytes
 
 
-class ActivateVersionMessage(msgspec.Struct, frozen=True):
+class ActivateVersionMessage(Message, frozen=True):
     """An ACTIVATE_VERSION message: rows of other versions of the stream are obsolete."""
 
     stream: str
     version: int
 
 
-class BatchMessage(msgspec.Struct, frozen=True):
+class BatchMessage(Message, frozen=True):
     """A BATCH message: URIs of JSON Lines files that hold records of a stream."""
 
     stream: str
@@ -62,41 +66,28 @@ class BatchMessage(msgspec.Struct, frozen=True):
     manifest: tuple[str, ...]
 
 
-class LogMessage(msgspec.Struct, frozen=True):
+class LogMessage(Message, frozen=True):
     """A LOG message: a log line of the tap."""
 
     level: str
     message: str
 
 
-class UnknownMessage(msgspec.Struct, frozen=True):
+class UnknownMessage(Message, frozen=True):
     """A message whose type the Singer specification does not define."""
 
     type: str
 
 
-class NonJsonLine(msgspec.Struct, frozen=True):
+class NonJsonLine(Message, frozen=True):
     """A line that is not a JSON object, such as the output of a `print`."""
 
 
-class MalformedLine(msgspec.Struct, frozen=True):
+class MalformedLine(Message, frozen=True):
     """A line that begins with `{` and is no valid message; `reason` quotes none of its values."""
 
     reason: str
     stream: str = ""
-
-
-Message = (
-    RecordMessage
-    | SchemaMessage
-    | StateMessage
-    | ActivateVersionMessage
-    | BatchMessage
-    | LogMessage
-    | UnknownMessage
-    | NonJsonLine
-    | MalformedLine
-)
 
 
 class _Envelope(msgspec.Struct):

@@ -60,21 +60,21 @@ def add_metadata_fields(fields: Sequence[Field]) -> tuple[Field, ...]:
 class RecordMetadata:
     """Microseconds since 1970 when the run and the batch of some records began."""
 
-    sync_started: int
-    batched: int
+    sync_started_micros: int
+    batched_micros: int
 
-    def fill(self, batch: pa.RecordBatch, received: np.ndarray) -> pa.RecordBatch:
+    def fill(self, batch: pa.RecordBatch, received_micros: np.ndarray) -> pa.RecordBatch:
         """Return a batch with the metadata columns that the target knows filled in.
 
         Args:
             batch: records, with the columns of `add_metadata_fields`.
-            received: when each record was read, in microseconds since 1970.
+            received_micros: when each record was read, in microseconds since 1970.
         """
         known = {
-            _RECEIVED_AT: pa.array(received).view(TIMESTAMP),
-            _BATCHED_AT: pa.repeat(pa.scalar(self.batched, TIMESTAMP), len(batch)),
-            SEQUENCE: pa.array(received // 1000),
-            _SYNC_STARTED_AT: pa.repeat(pa.scalar(self.sync_started // 1000), len(batch)),
+            _RECEIVED_AT: pa.array(received_micros).view(TIMESTAMP),
+            _BATCHED_AT: pa.repeat(pa.scalar(self.batched_micros, TIMESTAMP), len(batch)),
+            SEQUENCE: pa.array(received_micros // 1000),
+            _SYNC_STARTED_AT: pa.repeat(pa.scalar(self.sync_started_micros // 1000), len(batch)),
         }
         arrays = [
             known.get(name, column)
@@ -84,14 +84,14 @@ class RecordMetadata:
 
 
 class ReceiveTimes:
-    """Times in microseconds when a split's records were read, by its sidecar; else `default`.
+    """Times when a split's records were read, by its sidecar; without one `default_micros`.
 
     Raises:
         SourceError: the sidecar can't be read.
     """
 
-    def __init__(self, split: Split, default: int) -> None:
-        pairs = read_sidecar(split, split.times) if split.times else [(0, default)]
+    def __init__(self, split: Split, default_micros: int) -> None:
+        pairs = read_sidecar(split, split.times) if split.times else [(0, default_micros)]
         self._ordinals, self._times = np.array(pairs, np.int64).T
 
     def look_up(self, ordinals: Sequence[int]) -> np.ndarray:

@@ -275,12 +275,15 @@ def resolve_avro_columns(schema: Any) -> dict[str, AvroColumn]:
     """
     if not isinstance(schema, Mapping) or schema.get("type") not in ("record", "error"):
         raise SourceError("it holds no records, which rows are made of", "rows are Avro records.")
-    known: dict[str, Any] = {}
-    _collect_named_types(schema, known)
+    named_types: dict[str, Any] = {}
+    _collect_named_types(schema, named_types)
     name = schema["name"]
     if not schema["fields"]:
         raise SourceError("its records have no fields", "rows are made of columns.")
-    return {f["name"]: _resolve_type(f["type"], f["name"], known, {name}) for f in schema["fields"]}
+    return {
+        f["name"]: _resolve_type(f["type"], f["name"], named_types, {name})
+        for f in schema["fields"]
+    }
 
 
 def _prepare_schema(schema: Any) -> Any:
@@ -298,61 +301,63 @@ def _prepare_schema(schema: Any) -> Any:
     return {**found, "logicalType": own} if own else found
 
 
-def _collect_named_types(schema: Any, known: dict[str, Any]) -> None:
-    """Add all named types of a schema to `known`; a name may be used before its definition."""
+def _collect_named_types(schema: Any, named_types: dict[str, Any]) -> None:
+    """Add all named types of a schema to `named_types`; uses may precede definitions."""
     if isinstance(schema, list):
         for part in schema:
-            _collect_named_types(part, known)
+            _collect_named_types(part, named_types)
     elif isinstance(schema, Mapping):
         if "name" in schema:
-            known[schema["name"]] = schema
+            named_types[schema["name"]] = schema
         for field in schema.get("fields", ()):
-            _collect_named_types(field["type"], known)
+            _collect_named_types(field["type"], named_types)
         for part in ("type", "items", "values"):
-            _collect_named_types(schema.get(part), known)
+            _collect_named_types(schema.get(part), named_types)
 
 
-def _resolve_type(schema: Any, path: str, known: Mapping[str, Any], within: set[str]) -> AvroColumn:
+def _resolve_type(
+    schema: Any, path: str, named_types: Mapping[str, Any], outer_records: set[str]
+) -> AvroColumn:
     """Return the Arrow types of any Avro type; raise SourceError if none can hold its values.
 
     Args:
-        within: names of the records around it.
+        outer_records: names of the records around it.
     """
     if isinstance(schema, str) and schema in _PRIMITIVE:
         return AvroColumn(_PRIMITIVE[schema], _PRIMITIVE[schema])
     if isinstance(schema, str):
-        if schema in within:
+        if schema in outer_records:
             raise SourceError(
                 f"column {path!r} holds itself, which no table's column can",
                 "leave it out where the file is written, or write it as JSON text.",
             )
-        schema = known[schema]
+        schema = named_types[schema]
     if isinstance(schema, list):
-        return _resolve_union(schema, path, known, within)
+        return _resolve_union(schema, path, named_types, outer_records)
     kind = schema["type"]
     if kind == "array":
-        item = _resolve_type(schema["items"], f"{path}.element", known, within)
+        item = _resolve_type(schema["items"], f"{path}.element", named_types, outer_records)
         return AvroColumn(pa.list_(item.decoded), pa.list_(item.type))
     if kind == "map":
-        value = _resolve_type(schema["values"], f"{path}.value", known, within)
+        value = _resolve_type(schema["values"], f"{path}.value", named_types, outer_records)
         return AvroColumn(*(pa.map_(pa.string(), t) for t in value))
     if kind in ("record", "error"):
-        return _resolve_record(schema, path, known, within | {schema["name"]})
+        return _resolve_record(schema, path, named_types, outer_records | {schema["name"]})
     if kind == "enum":
         return AvroColumn(pa.string(), pa.string())
     return (
         _resolve_primitive(kind, schema, path)
         if kind in (*_PRIMITIVE, "fixed")
-        else _resolve_type(kind, path, known, within)
+        else _resolve_type(kind, path, named_types, outer_records)
     )
 
 
 def _resolve_record(
-    schema: Any, path: str, known: Mapping[str, Any], within: set[str]
+    schema: Any, path: str, named_types: Mapping[str, Any], outer_records: set[str]
 ) -> AvroColumn:
     """Return the Arrow types of a record as structs; see `_resolve_type`."""
     columns = {
-        f["name"]: _resolve_type(f["type"], f"{path}.{f['name']}", known, within)
+        f["name"]: _resolve_type(f["type"], f"{path}.{f['name']}", named_types, outer_records)
         for f in schema["fields"]
     }
     return AvroColumn(
@@ -362,10 +367,12 @@ def _resolve_record(
 
 
 def _resolve_union(
-    parts: list[Any], path: str, known: Mapping[str, Any], within: set[str]
+    parts: list[Any], path: str, named_types: Mapping[str, Any], outer_records: set[str]
 ) -> AvroColumn:
     """Return a union's only type besides null, or its widest number; SourceError without one."""
-    columns = [_resolve_type(part, path, known, within) for part in parts if part != "null"]
+    columns = [
+        _resolve_type(part, path, named_types, outer_records) for part in parts if part != "null"
+    ]
     if not columns:
         return AvroColumn(pa.null(), pa.null())
     for wide in columns:

@@ -198,7 +198,7 @@ def read_batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]
         SourceError: the file is damaged, unpacks to too much, or holds dates or timestamps that
             can't be read as they are.
     """
-    with _open_parquet(split, checked=range(split.start, split.end)) as parquet:
+    with _open_parquet(split, checked_groups=range(split.start, split.end)) as parquet:
         calendar = HybridCalendar.of_parquet(parquet.metadata)
         if columns := find_int96_columns(parquet):
             _check_int96_columns(split, columns, calendar)
@@ -220,15 +220,15 @@ def count_rows(split: Split) -> int:
 @contextmanager
 def _open_parquet(
     split: Split,
-    int96: str = "us",
-    dictionaries: Sequence[str] = (),
-    checked: Sequence[int] = (),
+    int96_unit: str = "us",
+    dictionary_columns: Sequence[str] = (),
+    checked_groups: Sequence[int] = (),
 ) -> Iterator[Any]:
     """Context manager that opens a split's file as a `ParquetFile`; SourceError if unreadable.
 
     Args:
-        int96: the unit that INT96 timestamps are read with.
-        checked: row groups whose columns' metadata are checked, so that they may be read.
+        int96_unit: the unit that INT96 timestamps are read with.
+        checked_groups: row groups whose columns' metadata are checked, so that they may be read.
     """
     import pyarrow.parquet as pq
 
@@ -238,13 +238,13 @@ def _open_parquet(
         with pq.ParquetFile(
             source,
             pre_buffer=False,
-            coerce_int96_timestamp_unit=int96,
-            read_dictionary=list(dictionaries),
+            coerce_int96_timestamp_unit=int96_unit,
+            read_dictionary=list(dictionary_columns),
             page_checksum_verification=True,
         ) as file:
-            if checked:
+            if checked_groups:
                 _check_column_metadata(
-                    pq.ParquetFile(source, metadata=file.metadata, buffer_size=1), checked
+                    pq.ParquetFile(source, metadata=file.metadata, buffer_size=1), checked_groups
                 )
             yield file
 
@@ -294,7 +294,9 @@ def _read_pieces(parquet: Any, split: Split, limits: UnpackLimits) -> Iterator[p
     metadata, groups = parquet.metadata, range(split.start, split.end)
     guard = ExpansionGuard(split.uri, limits, sum_compressed_bytes(metadata, groups))
     repeating = find_repeating_columns(metadata, groups)
-    again = _open_parquet(split, dictionaries=repeating) if repeating else nullcontext(parquet)
+    again = (
+        _open_parquet(split, dictionary_columns=repeating) if repeating else nullcontext(parquet)
+    )
     with again as opened:
         for batch in _read_row_groups(opened, split):
             yield from cut_by_text_bytes(batch, guard)

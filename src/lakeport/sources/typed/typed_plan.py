@@ -219,13 +219,13 @@ def split_at_parts(footers: Sequence[Footer], split_bytes: int) -> tuple[Split, 
     splits: list[Split] = []
     for footer in footers:
         start = size = 0
-        for index, part_bytes in enumerate(footer.parts):
-            if size and size + part_bytes > split_bytes:
+        for index, size_of_part in enumerate(footer.part_bytes):
+            if size and size + size_of_part > split_bytes:
                 splits.append(footer.file.split(start, index, 0))
                 start, size = index, 0
-            size += part_bytes
-        if footer.parts:
-            splits.append(footer.file.split(start, len(footer.parts), 0))
+            size += size_of_part
+        if footer.part_bytes:
+            splits.append(footer.file.split(start, len(footer.part_bytes), 0))
     return tuple(splits)
 
 

@@ -55,7 +55,7 @@ def test_each_segment_is_larger_than_all_behind_it(memory: KeptMemory) -> None:
         )
         counts = sizes(memory)
         assert all(count > sum(counts[n + 1 :]) for n, count in enumerate(counts))
-    assert list(LandedFiles(memory).seen()) == listed(*range(200))
+    assert list(LandedFiles(memory).list_files()) == listed(*range(200))
     assert written <= 200 * 8
     assert len(sizes(memory)) <= 8
 
@@ -72,9 +72,9 @@ def test_the_last_segment_that_has_a_file_tells_of_it(memory: KeptMemory) -> Non
     add(memory, listed(1, 2, 3, tag="old"))
     add(memory, listed(2, tag="new"))
     now = [*listed(1, tag="old"), *listed(2, tag="new"), *listed(3, tag="old")]
-    assert list(LandedFiles(memory).seen()) == now
+    assert list(LandedFiles(memory).list_files()) == now
     add(memory, listed(*range(10, 20)))  # takes the others in
-    assert list(LandedFiles(memory).seen())[:3] == now
+    assert list(LandedFiles(memory).list_files())[:3] == now
 
 
 def test_segments_before_the_first_file_are_not_read(memory: KeptMemory) -> None:
@@ -82,7 +82,7 @@ def test_segments_before_the_first_file_are_not_read(memory: KeptMemory) -> None
     (old,) = memory.files()
     add(memory, listed(20, 21))
     old.write_bytes(b"")
-    assert list(LandedFiles(memory).seen("/in/000015.json")) == listed(20, 21)
+    assert list(LandedFiles(memory).list_files("/in/000015.json")) == listed(20, 21)
 
 
 @pytest.mark.parametrize("content", [b"", b"no segment"])
@@ -91,7 +91,7 @@ def test_a_damaged_segment_is_named(memory: KeptMemory, content: bytes) -> None:
     (path,) = memory.files()
     path.write_bytes(content)
     with pytest.raises(DestinationError, match=f"{path} is damaged"):
-        list(LandedFiles(memory).seen())
+        list(LandedFiles(memory).list_files())
 
 
 def test_a_record_of_another_version_is_refused(memory: KeptMemory) -> None:
@@ -112,14 +112,14 @@ def test_segments_stay_for_a_month(memory: KeptMemory) -> None:
     assert first not in memory.files()  # it was not named any more on day 31
     assert second not in memory.files()
     assert len(memory.files()) == 2
-    assert len(list(LandedFiles(memory).seen())) == 33
+    assert len(list(LandedFiles(memory).list_files())) == 33
 
 
 def test_a_large_segment_is_streamed(memory: KeptMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(new_files, "_SMALL", 10)
     add(memory, listed(*range(11)))
     add(memory, listed(*range(20, 50)))
-    assert list(LandedFiles(memory).seen()) == listed(*range(11), *range(20, 50))
+    assert list(LandedFiles(memory).list_files()) == listed(*range(11), *range(20, 50))
 
 
 Step = tuple[dict[int, int], bool]
@@ -149,7 +149,7 @@ def test_any_sequence_of_changes_lands_each_content_once(
         spool = folder / f"spool-{load}"
         spool.mkdir()
         names: list[Any] = [ListedFile(f"/in/{n}", 0, str(tag)) for n, tag in there.items()]
-        seen = LandedFiles(memory).seen()
+        seen = LandedFiles(memory).list_files()
         new = list(
             select_new_files(
                 compare_listings(sort_listing([*names, *names[:2]], spool), seen), "land"
