@@ -357,12 +357,7 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class FolderEntries:
-    """The direct entries of one folder of a store.
-
-    Attributes:
-        folders: names of its folders, without slashes, sorted.
-        objects: its objects, sorted by key.
-    """
+    """The direct entries of a store's folder: sorted folder names without slashes, and objects."""
 
     folders: tuple[str, ...]
     objects: tuple[StoredObject, ...]

@@ -21,7 +21,6 @@ class ReportBuilder:
     """Adds up the events of a run to its report; several threads may call it.
 
     Args:
-        target: URI of the destination.
         secrets: values to mask in the error and the command line.
         now: reads the clock, UTC.
         tick: reads a clock that never steps back, in seconds.

@@ -48,8 +48,7 @@ class PreparedLoad:
 
     Attributes:
         engine: runs the tasks; its Spark may still be starting.
-        warnings: sentences for the user.
-        worker_warnings: the warnings that `check_workers` has added.
+        worker_warnings: those of the warnings that `check_workers` has added.
         original_mode: of a full refresh, the mode that the config had; None: sources go on from
             the bookmarks of their tables.
         writes: whether the load writes; a plan does not.

@@ -30,14 +30,9 @@ _UNLIMITED_COLUMNS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ProgressState:
-    """State of a command at one time, for a display to draw.
+    """State of a command at one time, for a display to draw; times are by `time.monotonic`.
 
-    Attributes:
-        label: the name of the whole, shown while there is no activity.
-        began: when the whole began, by `time.monotonic`.
-        now: the time of this state, by the same clock.
-        activities: the activities that go on.
-        note: a further line; empty for none.
+    The label is shown while there is no activity; the note is a further line, or empty.
     """
 
     label: str
@@ -206,12 +201,9 @@ class Display(Protocol):
 
 
 class Progress:
-    """Thread that draws the activities on a display, from `begin` to `end`.
+    """Thread that draws the activities, `label` and `note` on a display, from `begin` to `end`.
 
-    Attributes:
-        display: draws them.
-        label: the name of the whole; may be changed.
-        note: a further line; empty for none.
+    The label, and the note, which is a further line or empty, may be changed meanwhile.
     """
 
     def __init__(self, display: Display, label: str) -> None:

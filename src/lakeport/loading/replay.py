@@ -253,7 +253,7 @@ class ReplayPart:
     """Records of a run that land in one load: all, or those that take one way into the table.
 
     Attributes:
-        run_id: the run id by which the table remembers that they have landed.
+        run_id: the run id of their commit, by which they land once.
         kinds: kinds of the files that hold them.
         transforms: their transform, as `sql` and `python` of `lakeport.land`.
         schema: the types that they are read with; None: types are inferred from the values.

@@ -51,7 +51,7 @@ class ScannedBatch:
 
 @dataclass
 class StreamScanner:
-    """Scans a stream's batches, and remembers the types of its undeclared fields.
+    """Scans a stream's batches, and keeps the types of its undeclared fields.
 
     Attributes:
         on_bad: takes a batch, its bad records and the number of all its records; raises when the

@@ -67,8 +67,7 @@ class CommitGroup:
         scan_first: whether they are scanned before anything is written.
         scanned: the batches as they were scanned; empty before.
         parts: the batches with their readers and shapes; empty until they were scanned.
-        known_files: files that the table has: left out.
-        notes: lines for the report on files that were left out.
+        known_files: files that the table has; they are left out, with a line in `notes` for each.
         checked: whether bad records were reported and expectations enforced.
         clashes: how many attempts failed because names were taken.
     """
@@ -98,13 +97,9 @@ class CommitGroup:
 
 @dataclass(frozen=True)
 class StagePlan:
-    """Plan for staging a group: its columns, its tasks, and its table's plan.
+    """Plan for staging a group: the columns of its rows, its tasks, and its table's plan.
 
-    Attributes:
-        incoming: the columns of the group's rows.
-        tasks: what the tasks read.
-        table: how the rows enter the table.
-        hint: of the type conflict that parts with fitted columns avoid; empty for none.
+    `hint` is that of the type conflict that columns in the table's types avoid; empty for none.
     """
 
     incoming: pa.Schema
@@ -365,8 +360,7 @@ class StreamLoader:
     def _stage(self, group: CommitGroup, plan: StagePlan) -> StagedBatch:
         """Have tasks read, check, shape and stage a group's rows; discard them after an error.
 
-        Raises:
-            TypeConflict: a value has no equal of its column's type in the table.
+        TypeConflict if a value has no equal of its column's type in the table.
         """
         whole = group.whole
         size, rows = whole.bytes, whole.records

@@ -70,7 +70,6 @@ class LoadPlan:
     """Plan of one load of a run.
 
     Attributes:
-        load: the load's name.
         reads: its source in words, without secrets.
         news: what of the source is new to the table; empty where the table has no bookmark of it.
         uses: the loads that have to end well before.
@@ -83,9 +82,7 @@ class LoadPlan:
         table: the table's URI; empty for a tap, whose streams have a table each.
         version: the table's newest version; None for files, and where there is no table yet.
         columns: column -> type of the table as it is; empty where there is none.
-        partition_keys: columns by which the table is partitioned.
         expect: the expectations, each with what follows if it is violated.
-        tags: the load's tags.
         engine: the engine that would run the tasks: `spark` or `threads`.
     """
 
@@ -134,7 +131,6 @@ class PipelinePlan:
     """Plan of a run of a lake file.
 
     Attributes:
-        file: the file.
         steps: names of loads, in the order in which they can begin; loads of one step run at once.
         loads: the plan of each load, in that order.
     """
@@ -279,7 +275,7 @@ class ResultPlanner:
         raise SourceError(_UNREAD_HINT)
 
     def _classify_by_text(self, load: Load) -> str:
-        """Return how a query on unknown columns runs, by its text; empty where it can't be told."""
+        """Return how a query on unknown columns runs, by its text; empty if that is unclear."""
         names = find_query_columns(load.sql)
         if not load.sql or names is None:
             return ""

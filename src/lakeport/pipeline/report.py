@@ -173,12 +173,12 @@ class EarlierRun:
     """An earlier run of a lake file, as its saved report shows it.
 
     Attributes:
-        run_id: the run's name.
         outcomes: load -> its outcome; `waiting`, too, where the run was killed meanwhile.
         run_ids: load -> the `run_id` by which it landed, for loads that had one.
     """
 
     run_id: str
+    file: str
     outcomes: Mapping[str, str]
     run_ids: Mapping[str, str]
 
@@ -196,33 +196,20 @@ def save_run_report(report: PipelineReport, storage: Storage) -> str:
     return ""
 
 
-def find_last_run(file: str, storage: Storage) -> EarlierRun | None:
-    """Return the newest run of a file, by saved reports; None where it has left none."""
-    for found in _read_reports(storage):
-        with suppress(KeyError, TypeError, AttributeError):  # it is no report of ours
-            if found["file"] == file:
-                loads = found["loads"]
-                return EarlierRun(
-                    found["run_id"],
-                    {each["load"]: each["outcome"] for each in loads},
-                    {each["load"]: each["run_id"] for each in loads if each["run_id"]},
-                )
-    return None
-
-
-def find_last_file(storage: Storage) -> str:
-    """Return the file of the newest run of any file; empty where none has left a report."""
-    files = (found.get("file") for found in _read_reports(storage) if isinstance(found, dict))
-    return next((file for file in files if isinstance(file, str)), "")
-
-
-def _read_reports(storage: Storage) -> Iterator[dict[str, Any]]:
-    """Yield the saved reports of runs, newest first, without those that can't be parsed."""
+def read_earlier_runs(storage: Storage) -> Iterator[EarlierRun]:
+    """Yield the saved runs of all lake files, newest first; skip reports that can't be parsed."""
     # A name begins with the time, and the store lists by name.
     keys = [item.key for item in storage.list(_FOLDER) if item.key.endswith(_SUFFIX)]
     for key in reversed(keys):
-        with suppress(ValueError):
-            yield json.loads(storage.get(key) or b"")
+        with suppress(ValueError, KeyError, TypeError, AttributeError):  # it is no report of ours
+            found = json.loads(storage.get(key) or b"")
+            loads = found["loads"]
+            yield EarlierRun(
+                found["run_id"],
+                found["file"],
+                {each["load"]: each["outcome"] for each in loads},
+                {each["load"]: each["run_id"] for each in loads if each["run_id"]},
+            )
 
 
 def table_uri(load: Load) -> str:

@@ -4,8 +4,8 @@
 file ─▶ which loads ─▶ one Spark ─▶ ready ─▶ land … land ─┬─ well ──▶ others are ready
                                                           └─ failed ▶ those that use it are skipped
 ```
-A report of the run is saved beside the lake from the start on, so that `resume` can go on with a
-run that was killed.
+A report of the run is saved beside the lake from the start, so that `resume` can continue a run
+that was killed.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ from lakeport.pipeline.report import (
     LoadReport,
     PipelineObserver,
     PipelineReport,
-    find_last_file,
-    find_last_run,
+    read_earlier_runs,
     save_run_report,
     send_notices,
     table_uri,
@@ -176,15 +175,15 @@ class LoadObserver(Observer):
 def choose_run_id(load: Load, run: str) -> str | None:
     """Return the `run_id` by which a repeated load adds nothing; None where it needs none.
 
-    It needs none if the table remembers the source, or to land the rows again changes nothing.
+    It needs none if the table has a bookmark of the source, or if its mode does not append.
     """
     if load.target.run_id is not None:
         return load.target.run_id
-    repeatable = _table_remembers(load.source) or load.target.mode is not Mode.APPEND
+    repeatable = _has_bookmark(load.source) or load.target.mode is not Mode.APPEND
     return None if repeatable else f"{run}/{load.name}"
 
 
-def _table_remembers(source: ConfigPart) -> bool:
+def _has_bookmark(source: ConfigPart) -> bool:
     """Whether the table has a bookmark of how far the source was read."""
     if isinstance(source, FilesSource):
         return source.new_only
@@ -432,7 +431,7 @@ def _resolve_path(lake: LakeFile) -> str:
 
 
 def _find_last_run(lake: LakeFile, storage: Storage | None) -> EarlierRun | None:
-    """Return the file's last run; None where no run of any file has left a report.
+    """Return the file's newest run; None where no run of any file has left a report.
 
     Raises:
         ConfigError: runs leave no reports; or only other files' runs did: if the file was moved, a
@@ -443,15 +442,19 @@ def _find_last_run(lake: LakeFile, storage: Storage | None) -> EarlierRun | None
             f"no run of {lake.path} has left a report to go on with",
             "leave `--resume` out. Runs leave reports with `manifest: true`, which is the default.",
         )
-    found = find_last_run(_resolve_path(lake), storage)
-    if found is None and (other := find_last_file(storage)):
+    file, newest = _resolve_path(lake), None
+    for earlier in read_earlier_runs(storage):
+        if earlier.file == file:
+            return earlier
+        newest = newest or earlier
+    if newest is not None:
         raise ConfigError(
-            f"no run of {_resolve_path(lake)} has left a report in {storage.uri()} to go on with: "
-            f"the last one there is of {other}",
+            f"no run of {file} has left a report in {storage.uri()} to go on with: "
+            f"the last one there is of {newest.file}",
             "if this file is new there, leave `--resume` out; if it was moved, that run's loads "
             "are known by the old path.",
         )
-    return found
+    return None
 
 
 class _PipelineRun:
@@ -467,7 +470,7 @@ class _PipelineRun:
         observer: PipelineObserver | None,
     ) -> None:
         self.lake = lake
-        self.earlier = earlier or EarlierRun("", {}, {})
+        self.earlier = earlier or EarlierRun("", "", {}, {})
         self.full_refresh = full_refresh
         self.storage = storage
         self.users = fan_out(observer)

@@ -75,7 +75,7 @@ class Evolution:
 
 
 class TypeConflict(SchemaConflict):
-    """Raised when a column's types in the table and in the stream do not go together.
+    """Raised when a column's types in the table and in the stream are incompatible.
 
     `path` is the column's name, or a dotted path; `new` is the type in the stream.
     """
@@ -290,7 +290,7 @@ def _merge_fields(
 def _merge_field(table: pa.Field, new: pa.Field, path: str, notes: _MergeNotes) -> pa.Field:
     """Merge a column of the table, or a part of one, with the batch's; add differences to `notes`.
 
-    TypeConflict if they do not go together.
+    TypeConflict if they are incompatible.
     """
     if pa.types.is_null(new.type) or (is_json(table) and is_json(new)):
         return table
@@ -343,7 +343,7 @@ def _merge_types(
 
 
 def _hint_conflict(table: pa.DataType, new: pa.DataType) -> str:
-    """Return the hint about two types that do not go together."""
+    """Return the hint about two incompatible types."""
     if find_wider_type(table, new) is not None:
         return (
             "set `type_widening: true` (and `schema_evolution: evolve`) to widen a Delta table's "

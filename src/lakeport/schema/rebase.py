@@ -78,10 +78,9 @@ class HybridCalendar:
         return cls(columns, leaves) if columns else None
 
     def rebase(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch of the file with its dates in the Gregorian calendar.
+        """Return a batch with its dates in the Gregorian calendar; SourceError for old timestamps.
 
-        Raises:
-            SourceError: hybrid timestamps lie before 1900; the message names the column.
+        Hybrid timestamps before 1900 are refused, by the name of their column.
         """
         arrays = [
             self._rebase_array(array, iter(self.columns[name]), name)

@@ -129,16 +129,11 @@ def _type_to_spark(t: Any, path: str) -> Any:
         return f"decimal({t.precision},{t.scale})"
     if pa.types.is_struct(t):
         return _struct_to_spark([t.field(i) for i in range(t.num_fields)], path)
+    parts = {key: _type_to_spark(part, f"{path}.{name}") for key, name, part in list_part_types(t)}
     if pa.types.is_list(t):
-        element = _type_to_spark(t.value_type, f"{path}.element")
-        return {"type": "array", "elementType": element, "containsNull": True}
+        return {"type": "array", **parts, "containsNull": True}
     if pa.types.is_map(t):
-        return {
-            "type": "map",
-            "keyType": _type_to_spark(t.key_type, f"{path}.key"),
-            "valueType": _type_to_spark(t.item_type, f"{path}.value"),
-            "valueContainsNull": True,
-        }
+        return {"type": "map", **parts, "valueContainsNull": True}
     raise SchemaConflict(
         f"column {path!r} has type {t}, which tables don't have",
         "convert the column in the source, or leave it out.",

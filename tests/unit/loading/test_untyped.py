@@ -147,23 +147,6 @@ def test_rows_without_any_value_are_kept(tmp_path: Path) -> None:
     assert read(tmp_path / "t") == [{"c": None}] * 3
 
 
-def test_a_strict_table_takes_the_first_value_too(tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
-    land(lake, "id,c\n1,\n")
-    land(lake, "id,c\n2,2.5\n", schema_evolution="strict")
-    assert types(lake / "t")["c"] == "double"
-
-
-def test_an_overwrite_without_a_value_keeps_the_type(tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
-    land(lake, "id,c\n1,2.5\n")
-    land(lake, "id,c\n1,\n", mode="overwrite")
-    land(lake, "id,c\n", mode="overwrite")
-    assert types(lake / "t") == {"id": "long", "c": "double"}
-    land(lake, "id,c\n2,7\n")
-    assert read(lake / "t") == [{"id": 2, "c": 7.0}]
-
-
 def test_values_that_others_wrote_are_never_lost(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     table = str(lake / "t")

@@ -167,10 +167,9 @@ class CheckCounts:
     """Violations counted in the rows of a task or batch, with newest values and kept rows.
 
     Attributes:
-        rows: rows that were checked.
-        passed: rows that are landed.
+        rows: number of rows that were checked.
+        passed: number of rows that are landed.
         violations: number of an expectation -> rows that violate it.
-        rejected: rows for the quarantine.
         samples: some of the rows for which the load fails.
         newest: number of an expectation -> newest value of its column, in seconds since 1970.
     """

@@ -72,10 +72,8 @@ class Checks:
     Attributes:
         expected: the expectations; the place of each is its bit in a row's mask.
         recorder: gets the results; None for a plan, which checks nothing.
-        mode: what a load does with the rows that the table has.
         views: other tables by name, as the user gave them.
         read_table: returns the rows of a table of the lake by its name; None where there is none.
-        table: the name of the stream's table.
         newest_in_table: returns the newest value of a column among the table's rows that stay
             after the load, in seconds since 1970; None where there is none.
     """

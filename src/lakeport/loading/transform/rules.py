@@ -103,11 +103,7 @@ class RowRules:
         return bool(self.transform or self.expected)
 
     def needs_spark(self, schema: pa.Schema | None = None) -> list[str]:
-        """Return the names of the rules that need Spark: `sql`, `python`, and some expectations.
-
-        Args:
-            schema: the columns of the rows; None: leave out what depends on them.
-        """
+        """Return the names of the rules that need Spark for rows with these columns; None: any."""
         found = []
         if self.transform is not None:
             named = {"`sql`": self.transform.sql, "`python`": self.transform.python}
@@ -141,9 +137,7 @@ class RowRules:
     ) -> Checks | None:
         """Return the checks of one stream; None without expectations.
 
-        Args:
-            report: gets the results; None for a plan, which checks nothing.
-            reject: see `CheckRecorder`.
+        The report gets the results; without one, as for a plan, nothing is checked.
         """
         if not self.expected:
             return None
@@ -160,11 +154,7 @@ class RowRules:
         return Checks(self.expected, recorder, config.mode, views, read_table, table, newest)
 
     def plan_batch(self, prepared: PreparedLoad, batch: Batch) -> PlannedBatch:
-        """Return the plan of a batch's rows; read none.
-
-        Raises:
-            ConfigError: `sql` or an expectation names something that does not exist.
-        """
+        """Plan a batch's rows and read none; ConfigError if `sql` or `expect` has unknown names."""
         columns, how = columns_of(batch), ""
         if batch.has_deleted_keys:
             return PlannedBatch(batch, columns)

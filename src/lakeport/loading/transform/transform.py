@@ -168,7 +168,7 @@ class Transform:
 
 @dataclass(frozen=True)
 class _ItemReader:
-    """Reads an item in a task, with the columns that all items have together."""
+    """Reads an item in a task as record batches with the columns of all items."""
 
     schema: pa.Schema
 
