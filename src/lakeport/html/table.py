@@ -18,21 +18,6 @@ from lakeport.units import format_count, format_size, pluralize
 if TYPE_CHECKING:
     from lakeport.lake.records import ColumnFacts, TableFacts
 
-_VERSIONS = (
-    ("version", "n"),
-    ("when", ""),
-    ("what", ""),
-    ("rows", "n"),
-    ("rows added", "n"),
-    ("rows removed", "n"),
-    ("size", "n"),
-    ("files", "n"),
-    ("files added", "n"),
-    ("files removed", "n"),
-    ("columns", ""),
-    ("run", ""),
-    ("STATE", ""),
-)
 _MOST_PARTITIONS = 1000
 _LONGEST = 200  # characters of a value
 
@@ -67,7 +52,6 @@ def render_table_page(facts: TableFacts, preview: Preview, *, masked: bool = Fal
         t=facts,
         totals=_list_totals(facts),
         warnings=[*([facts.warning] if facts.warning else []), *facts.notes],
-        version_columns=_VERSIONS,
         rows=draw_growth(versions, lambda v: v.rows, "rows") if versions else "",
         sizes=draw_growth(versions, lambda v: v.bytes, "size", format_size, 130)
         if versions

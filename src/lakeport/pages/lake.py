@@ -57,17 +57,6 @@ _LONGEST_NAME: Final = 255  # bytes, of folders on a disk
 _RunLine = tuple["LakeRun", str, int, list[tuple[str, str]]]
 """A run, its page, how many bad records it set aside, and names and pages of its tables."""
 
-_LAKE_COLUMNS = (
-    ("table", ""),
-    ("format", ""),
-    ("rows", "n"),
-    ("growth", ""),
-    ("size", "n"),
-    ("files", "n"),
-    ("version", "n"),
-    ("last change", ""),
-    ("age", ""),
-)
 _DAYS = 14
 _Day = tuple[str, int, int, int]
 """Day (UTC), good runs, failed ones, rows."""
@@ -304,7 +293,6 @@ def render_lake_page(
         tables=tables,
         runs=[_build_run_line(run, pages) for run in runs],
         href=href,
-        columns=_LAKE_COLUMNS,
         totals=_list_totals(tables, runs),
         small={table.name: words for table in tables if (words := _describe_small_files(table))},
         sparks={table.name: _draw_table_sparkline(table) for table in tables},

@@ -50,18 +50,10 @@ from lakeport.pages.address import Address
 if TYPE_CHECKING:
     from lakeport.pages.lake import LakePages
 
-_POLICY: Final = "; ".join(
-    (
-        "default-src 'none'",
-        "style-src 'self'",
-        "script-src 'self'",
-        "img-src 'self' data:",
-        "font-src 'self'",
-        "connect-src 'self'",
-        "base-uri 'none'",
-        "form-action 'self'",
-        "frame-ancestors 'none'",
-    )
+_POLICY: Final = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
+    "font-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 ALWAYS: Final = (
     ("Content-Security-Policy", _POLICY),

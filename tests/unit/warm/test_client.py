@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import threading
@@ -15,7 +16,7 @@ import pytest
 from lakeport.host.warm import Channel, WarmStartFailed
 from lakeport.warm import client
 from lakeport.warm.child import CommandLine
-from lakeport.warm.client import SessionLost, _RunFollower, split_warm_option
+from lakeport.warm.client import SessionLost, split_warm_option
 
 
 def open_files() -> int:
@@ -43,38 +44,45 @@ def test_the_option(arguments: list[str], found: tuple[str, list[str]]) -> None:
     assert split_warm_option(arguments) == found
 
 
-@pytest.mark.parametrize(
-    ("answers", "code"),
-    [
-        ([{"exit": 3}], 3),
-        ([{"killed": int(signal.SIGURG)}], 128 + signal.SIGURG),  # which does nothing
-    ],
-)
-def test_how_it_ends(
-    ends: tuple[Channel, Channel], answers: list[dict[str, object]], code: int
-) -> None:
-    ours, theirs = ends
-    for answer in answers:
-        theirs.send(answer)
-    theirs.close()
-    before = signal.getsignal(signal.SIGTERM)
-    assert _RunFollower(ours).wait() == code
-    assert signal.getsignal(signal.SIGTERM) == before
+@pytest.fixture
+def session(
+    ends: tuple[Channel, Channel], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Channel, Channel]:
+    """The two ends of a session that every client finds, and may use."""
+    monkeypatch.setenv("LAKEPORT_WARM", "auto")
+    for name in ("start_session", "find_session"):
+        monkeypatch.setattr(client, name, lambda: ends[0])
+    return ends
 
 
-def test_a_run_can_be_lost(ends: tuple[Channel, Channel]) -> None:
-    ours, theirs = ends
-    theirs.close()
-    with pytest.raises(SessionLost, match="ended in the middle of the run"):
-        _RunFollower(ours).wait()
+def take_command(theirs: Channel) -> None:
+    """Give a client its turn, and take its command."""
+    assert theirs.receive(10)[0] == {"do": "run"}
+    theirs.send({"turn": True})
+    for file in theirs.receive(10)[1]:
+        os.close(file)
+
+
+def test_a_run_can_be_lost(session: tuple[Channel, Channel]) -> None:
+    def serve() -> None:
+        take_command(session[1])
+        session[1].close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    code, arguments, problem = client.run_in_session("lakeport", ["land"])
+    thread.join()
+    assert (code, arguments) == (None, ["land"])
+    assert isinstance(problem, SessionLost) and "in the middle of the run" in problem.message
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
-def test_signals_go_on(ends: tuple[Channel, Channel], number: signal.Signals) -> None:
-    ours, theirs = ends
+def test_signals_go_on(session: tuple[Channel, Channel], number: signal.Signals) -> None:
+    _, theirs = session
     heard: list[object] = []
 
-    def session() -> None:
+    def serve() -> None:
+        take_command(theirs)
         while signal.getsignal(number) in (signal.SIG_DFL, before):
             pass
         signal.raise_signal(number)
@@ -82,9 +90,9 @@ def test_signals_go_on(ends: tuple[Channel, Channel], number: signal.Signals) ->
         theirs.send({"exit": 130})
 
     before = signal.getsignal(number)
-    thread = threading.Thread(target=session)
+    thread = threading.Thread(target=serve)
     thread.start()
-    assert _RunFollower(ours).wait() == 130
+    assert client.run_in_session("lakeport", ["land"])[0] == 130
     thread.join()
     assert heard == [{"signal": number}]
 
@@ -117,43 +125,36 @@ def test_what_is_no_command_is_refused(change: dict[str, Any]) -> None:
         (["land", "--warm"], [{"wait": "for Spark"}, {"turn": True}, {"exit": 4}], 4),
         (["land", "--warm=require"], [{"wait": "for the run"}, {"turn": True}, {"exit": 4}], 4),
         (["land"], [{"turn": True}, {"exit": 4}], 4),
+        (["land"], [{"turn": True}, {"killed": int(signal.SIGURG)}], 128 + signal.SIGURG),
     ],
 )
 def test_who_waits_for_a_turn(
-    ends: tuple[Channel, Channel],
+    session: tuple[Channel, Channel],
     line: list[str],
     answers: list[dict[str, object]],
     code: int | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ours, theirs = ends
-    monkeypatch.setenv("LAKEPORT_WARM", "auto")
+    _, theirs = session
     monkeypatch.setattr(client, "_TURN_SECONDS", 0.01)
-    for name in ("start_session", "find_session"):
-        monkeypatch.setattr(client, name, lambda: ours)
+    before = signal.getsignal(signal.SIGTERM)
     for answer in answers:
         theirs.send(answer)
     assert client.run_in_session("lakeport", line)[0] == code
     assert theirs.receive(5)[0] == {"do": "run"}
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_a_session_that_ends_before_the_turn(
-    ends: tuple[Channel, Channel], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ours, theirs = ends
-    monkeypatch.setenv("LAKEPORT_WARM", "auto")
-    for name in ("start_session", "find_session"):
-        monkeypatch.setattr(client, name, lambda: ours)
-    theirs.close()
+def test_a_session_that_ends_before_the_turn(session: tuple[Channel, Channel]) -> None:
+    session[1].close()
     assert client.run_in_session("lakeport", ["land"]) == (None, ["land"], None)
     assert isinstance(client.run_in_session("lakeport", ["land", "--warm"])[2], WarmStartFailed)
 
 
 def test_a_command_that_cannot_be_sent_leaves_no_file_open(
-    ends: tuple[Channel, Channel], monkeypatch: pytest.MonkeyPatch
+    session: tuple[Channel, Channel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours, theirs = ends
-    theirs.send({"turn": True})
+    session[1].send({"turn": True})
     send = Channel.send
 
     def refuse(self: Channel, message: dict[str, Any], files: Any = ()) -> None:
@@ -163,5 +164,5 @@ def test_a_command_that_cannot_be_sent_leaves_no_file_open(
 
     monkeypatch.setattr(Channel, "send", refuse)
     before = open_files()
-    assert client._run_in_turn(ours, "lakeport", ["land"], "auto") is None
+    assert client.run_in_session("lakeport", ["land"])[0] is None
     assert open_files() == before - 1  # the connection

@@ -75,11 +75,11 @@ class Lease:
         self.process_context = ProcessContext.current()
         self.needs = needs
         self.is_alive = True
-        self._door = port, secret
+        self._port, self._secret = port, secret
 
     def open(self) -> SparkContext:
         """Connect to the session's JVM; return its Spark context."""
-        client = gateway.join_jvm(*self._door)
+        client = gateway.join_jvm(self._port, self._secret)
         try:
             return _join_context(client)
         except BaseException:

@@ -59,14 +59,6 @@ def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert (found.path, found.version, found.full_version) == (own, 21, "21.0.3")
 
 
-def test_path(tmp_path: Path) -> None:
-    assert find_java_after(install(tmp_path, "17.0.9")) == 17
-
-
-def find_java_after(_: Path) -> int:
-    return find_java().version
-
-
 @pytest.mark.parametrize("release", [True, False])
 def test_a_suitable_one_nearby_is_taken(tmp_path: Path, release: bool) -> None:
     install(tmp_path, "18", release=release)
