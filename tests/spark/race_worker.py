@@ -30,8 +30,8 @@ from lakeport.engine.spark.filesystems import configure_store
 from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import LakeportError
 from lakeport.lake.table import Table
-from lakeport.storage.s3.client import AwsSettings
 from lakeport.storage.s3.hadoop import hadoop_settings
+from lakeport.storage.s3.settings import AwsSettings
 from lakeport.storage.s3.store import S3Storage
 from lakeport.writers.delta.merge import DeltaMerger
 from lakeport.writers.delta.writer import DeltaWriter

@@ -16,8 +16,8 @@ from py4j.protocol import Py4JJavaError
 
 import lakeport
 from lakeport.errors import ConfigError, DestinationError, PermissionRefused
-from lakeport.storage.azure.client import AzureSettings
 from lakeport.storage.azure.hadoop import hadoop_settings
+from lakeport.storage.azure.settings import AzureSettings
 from tests.emulators import Azurite
 
 

@@ -12,7 +12,8 @@ import pytest
 from lakeport.errors import DestinationError, ObjectExists, PermissionRefused, Unreachable
 from lakeport.model import Storage
 from lakeport.storage.azure import errors as azure_errors
-from lakeport.storage.azure.client import AzureSettings, connect
+from lakeport.storage.azure.client import connect
+from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.azure.store import AzureStorage
 from lakeport.storage.retry import RetryPolicy
 from tests.emulators import SAS_PERMISSIONS, Azurite

@@ -14,7 +14,8 @@ import pytest
 from lakeport.errors import DestinationError, ObjectExists, PermissionRefused, Unreachable
 from lakeport.model import Storage
 from lakeport.storage.checks import PROBE_KEY
-from lakeport.storage.gcs.client import GcpSettings, connect
+from lakeport.storage.gcs.client import connect
+from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.gcs.store import GcsStorage
 from lakeport.storage.retry import RetryPolicy
 from tests.emulators import FakeGcs, TokenServer

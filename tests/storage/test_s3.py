@@ -18,7 +18,7 @@ from lakeport.errors import DestinationError, LakeportError, ObjectExists, Permi
 from lakeport.model import Storage
 from lakeport.storage.s3 import client as s3_client
 from lakeport.storage.s3 import store as s3
-from lakeport.storage.s3.client import AwsSettings
+from lakeport.storage.s3.settings import AwsSettings
 from lakeport.storage.s3.store import S3Storage
 from tests.emulators import Keys, Minio
 from tests.storage.behaviours import BEHAVIOURS, hides_its_secrets, keys, published, stage
@@ -258,7 +258,7 @@ _RACER = """
 import os, sys, time
 from lakeport.errors import ObjectExists
 from lakeport.storage.s3.store import S3Storage
-from lakeport.storage.s3.client import AwsSettings
+from lakeport.storage.s3.settings import AwsSettings
 from lakeport.model import Staged
 endpoint, prefix, moment = sys.argv[1:4]
 settings = AwsSettings(os.environ["RACER_KEY"], os.environ["RACER_SECRET"], endpoint=endpoint)

@@ -12,8 +12,9 @@ from lakeport.storage import retry
 from lakeport.storage.checks import PROBE_KEY
 from lakeport.storage.retry import RetryPolicy
 from lakeport.storage.s3 import client as s3_client
-from lakeport.storage.s3.client import AwsSettings, connect
+from lakeport.storage.s3.client import connect
 from lakeport.storage.s3.errors import NoSuchUpload
+from lakeport.storage.s3.settings import AwsSettings
 from lakeport.storage.s3.store import S3Storage
 from tests.s3_stub import BrokenS3, Fault
 from tests.storage.behaviours import published, stage

@@ -12,13 +12,13 @@ import pytest
 
 from lakeport.errors import LakeportError
 from lakeport.storage import retry
-from lakeport.storage.azure.client import AzureSettings
+from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.azure.store import AzureStorage
 from lakeport.storage.base import CloudStorage
-from lakeport.storage.gcs.client import GcpSettings
+from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.gcs.store import GcsStorage
 from lakeport.storage.retry import RetryPolicy
-from lakeport.storage.s3.client import AwsSettings
+from lakeport.storage.s3.settings import AwsSettings
 from lakeport.storage.s3.store import S3Storage
 from tests.emulators import Azurite, TokenServer
 from tests.half_dead import Way, half_dead

@@ -13,13 +13,13 @@ import pytest
 
 from lakeport.errors import DestinationError, ObjectExists, PermissionRefused, Unreachable
 from lakeport.model import Storage
-from lakeport.storage.azure.client import AzureSettings
+from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.azure.store import AzureStorage
-from lakeport.storage.gcs.client import GcpSettings
+from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.gcs.store import GcsStorage
 from lakeport.storage.retry import Connection, NotFound, Retrier, RetryPolicy
 from lakeport.storage.s3 import client as s3_client
-from lakeport.storage.s3.client import AwsSettings
+from lakeport.storage.s3.settings import AwsSettings
 from lakeport.storage.s3.store import S3Storage
 from tests.emulators import Azurite
 from tests.faults.requests import proxy as proxy_module

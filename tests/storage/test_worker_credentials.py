@@ -13,12 +13,13 @@ import pytest
 
 from lakeport.errors import PermissionRefused
 from lakeport.storage.azure import client as azure_client
-from lakeport.storage.azure.client import AzureSettings
+from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.azure.store import AzureStorage
-from lakeport.storage.gcs.client import GcpSettings, connect
+from lakeport.storage.gcs.client import connect
+from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.gcs.store import GcsStorage
 from lakeport.storage.retry import RetryPolicy
-from lakeport.storage.s3.client import AwsSettings
+from lakeport.storage.s3.settings import AwsSettings
 from lakeport.storage.s3.store import S3Storage
 from tests.emulators import Minio, TokenServer
 

@@ -11,7 +11,8 @@ import pytest
 
 from lakeport.errors import MissingDependency
 from lakeport.storage import base
-from lakeport.storage.s3.client import AwsSettings, S3Connection, _model_loader, load_models
+from lakeport.storage.s3.client import S3Connection, _model_loader, load_models
+from lakeport.storage.s3.settings import AwsSettings
 
 SETTINGS = AwsSettings(access_key_id="a", secret_access_key="b", region="eu-west-1")
 

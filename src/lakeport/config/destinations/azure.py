@@ -19,7 +19,7 @@ from lakeport.config.clouds import (
     reveal,
 )
 from lakeport.errors import ConfigError
-from lakeport.storage.azure.client import AzureSettings
+from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.base import clean_prefix
 from lakeport.storage.retry import RetryPolicy
 

@@ -18,7 +18,7 @@ from lakeport.config.clouds import (
     blank_to_none,
 )
 from lakeport.errors import ConfigError
-from lakeport.storage.gcs.client import GcpSettings
+from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.retry import RetryPolicy
 
 if TYPE_CHECKING:

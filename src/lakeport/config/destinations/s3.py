@@ -17,7 +17,8 @@ from lakeport.config.clouds import (
     reveal,
 )
 from lakeport.storage.retry import RetryPolicy
-from lakeport.storage.s3.client import ID_KEY, AwsSettings
+from lakeport.storage.s3.client import ID_KEY
+from lakeport.storage.s3.settings import AwsSettings
 
 if TYPE_CHECKING:
     from lakeport.storage.s3.store import S3Storage

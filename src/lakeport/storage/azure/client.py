@@ -1,116 +1,25 @@
-"""Azure's Blob service: settings, credentials, a client that retries, and the connection test."""
+"""Azure's Blob service: credentials, and a client that repeats requests."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import parse_qs, urlsplit
+from dataclasses import replace
+from typing import Any
 
 from lakeport.errors import LakeportError
 from lakeport.host.packages import missing_extra_error
-from lakeport.model import CheckItem
 from lakeport.storage.azure import errors as azure_errors
-from lakeport.storage.checks import Checks, CloudCheck, check_clock, run_check
+from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.retry import (
-    CloudSettings,
     Connection,
     ConnectionCache,
     InvalidAnswer,
     limit_session,
 )
 
-if TYPE_CHECKING:
-    from lakeport.storage.azure.store import AzureStorage
-
-
-_CLOUD = "core.windows.net"
 _SCOPE = "https://storage.azure.com/.default"
 _BLOCK = 256 << 10
 _EXPIRY_MARGIN = 60  # seconds: a token is not used for longer than so before its expiry
-
-_PROBE_KEY = "_lakeport/probe-delete"
-
-
-@dataclass(frozen=True, slots=True)
-class AzureSettings(CloudSettings):
-    """Address and credentials of a storage account.
-
-    One of: the account's key; a SAS token; the three values of a service principal; a managed
-    identity. Without any, the default chain of the Azure SDK is searched.
-
-    Attributes:
-        access_key: one of its two keys, in base64.
-        sas_token: a shared access signature, without a question mark in front.
-        tenant_id: directory of the service principal.
-        client_id: the id of the service principal, or of a user-assigned managed identity.
-        client_secret: the service principal's password.
-        token: an access token that a driver handed to its tasks, instead of looking for one.
-        token_end: when it expires, in seconds since 1970.
-        cloud: end of the account's host names.
-        endpoint: address of an emulator's Blob service, without the account.
-    """
-
-    address_keys: ClassVar = "`account_name`, `azure_endpoint`"
-
-    account: str
-    access_key: str = field(default="", repr=False)
-    sas_token: str = field(default="", repr=False)
-    tenant_id: str = ""
-    client_id: str = ""
-    client_secret: str = field(default="", repr=False)
-    managed_identity: bool = False
-    token: str = field(default="", repr=False)
-    token_end: int = 0
-    cloud: str = _CLOUD
-
-    @property
-    def host(self) -> str:
-        """Host name of the account in the URIs of Hadoop's connector.
-
-        >>> AzureSettings("lake").host
-        'lake.dfs.core.windows.net'
-        """
-        return f"{self.account}.dfs.{self.cloud}"
-
-    @property
-    def address(self) -> str:
-        """URL of the account's Blob service.
-
-        >>> AzureSettings("lake").address
-        'https://lake.blob.core.windows.net'
-        >>> AzureSettings("devstoreaccount1", endpoint="http://127.0.0.1:10000").address
-        'http://127.0.0.1:10000/devstoreaccount1'
-        """
-        if self.endpoint:
-            return f"{self.endpoint}/{self.account}"
-        return f"https://{self.account}.blob.{self.cloud}"
-
-    @property
-    def scheme(self) -> str:
-        """Scheme of Hadoop's URIs: `abfss`, or `abfs` for an emulator without TLS."""
-        return "abfs" if urlsplit(self.endpoint).scheme == "http" else "abfss"
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """The values that must not appear in messages."""
-        signature = parse_qs(self.sas_token).get("sig", [])
-        values = (self.access_key, self.sas_token, self.client_secret, self.token, *signature)
-        return tuple(value for value in values if value)
-
-    @property
-    def sas_expired(self) -> bool:
-        """Whether the SAS token has expired by its own words; False if it names no end.
-
-        >>> AzureSettings("lake", sas_token="se=2001-01-01T00%3A00%3A00Z&sig=x").sas_expired
-        True
-        """
-        try:
-            end = datetime.fromisoformat(parse_qs(self.sas_token)["se"][0])
-        except (KeyError, ValueError):
-            return False
-        return end.replace(tzinfo=end.tzinfo or UTC) < datetime.now(UTC)
 
 
 class AzureConnection(Connection):
@@ -264,57 +173,3 @@ def _identity(settings: AzureSettings) -> Any:
         )
     except Exception as error:
         raise azure_errors.translate(error, "read", settings.address, settings) from None
-
-
-class AzureCheck(CloudCheck):
-    """Connection test of a container: credentials, clock, create-only writes and deletes."""
-
-    upload = "block upload"
-    storage: AzureStorage
-
-    def check_credentials(self) -> str:
-        """Fetch a token, or raise LakeportError; return which credentials are in use."""
-        settings = self.storage.settings
-        connect(settings).access_token()
-        if settings.access_key:
-            return "`access_key` is used"
-        if settings.sas_token:
-            return "`sas_token` is used"
-        if settings.client_secret:
-            return "the service principal (`client_id`) has logged in"
-        if settings.managed_identity:
-            return "the managed identity gives tokens"
-        return "found by the Azure SDK's default chain"
-
-    def check_place(self) -> list[CheckItem]:
-        """Return the items for listing the container and for the clock."""
-        headers: dict[str, str] = {}
-        return [run_check("container", lambda: self._list_container(headers)), check_clock(headers)]
-
-    def check_more(self) -> Checks:
-        """Yield the item for deleting blobs, which tables need."""
-        yield run_check("delete", self._check_delete)
-
-    def _list_container(self, headers: dict[str, str]) -> str:
-        """List one blob; add the answer's headers to `headers`. Return the result in words."""
-        storage = self.storage
-        connection = connect(storage.settings)
-        container = connection.container(storage.container)
-
-        def keep(response: object) -> None:
-            headers.update(getattr(getattr(response, "http_response", None), "headers", {}))
-
-        def send() -> None:
-            pages = container.list_blobs(
-                name_starts_with=storage.prefix or None, results_per_page=1, raw_response_hook=keep
-            ).by_page()
-            next(pages)
-
-        connection.send_with_retries(send, "list", storage.uri())
-        return f"{storage.uri()} can be listed"
-
-    def _check_delete(self) -> str:
-        """Write a probe blob and delete it; return the result in words."""
-        self.storage.put(_PROBE_KEY, b"")
-        self.storage.delete(_PROBE_KEY)
-        return "blobs can be deleted"

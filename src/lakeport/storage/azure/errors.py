@@ -25,7 +25,7 @@ from lakeport.storage.retry import (
 )
 
 if TYPE_CHECKING:
-    from lakeport.storage.azure.client import AzureSettings
+    from lakeport.storage.azure.settings import AzureSettings
 
 _TRANSIENT_STATUS = {408, 429, 500, 502, 503, 504}
 _NETWORK = {"IncompleteReadError", "ServiceRequestError", "ServiceResponseError"}

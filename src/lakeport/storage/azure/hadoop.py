@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from urllib.parse import urlsplit
 
-from lakeport.storage.azure.client import AzureSettings
+from lakeport.storage.azure.settings import AzureSettings
 
 _FIRST_DELAY = 0.5  # seconds
 _OAUTH = "org.apache.hadoop.fs.azurebfs.oauth2"

@@ -12,18 +12,18 @@ from typing import Any, TypeVar
 
 from lakeport.errors import ObjectExists, PermissionRefused
 from lakeport.model import CheckItem, Staged, StoredObject
-from lakeport.storage.azure.client import (
-    AzureCheck,
-    AzureConnection,
-    AzureSettings,
-    connect,
-    with_credentials,
-)
+from lakeport.storage.azure.client import AzureConnection, connect, with_credentials
 from lakeport.storage.azure.errors import BlocksGone
 from lakeport.storage.azure.hadoop import hadoop_settings
+from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.base import CloudStorage, ListingPage, join_key
+from lakeport.storage.checks import Checks, CloudCheck, check_clock, run_check
 from lakeport.storage.parts import CloudStageWriter
-from lakeport.storage.retry import Condition, condition_for, exists_error
+from lakeport.storage.retry import (
+    Condition,
+    condition_for,
+    exists_error,
+)
 
 ID_KEY = "lakeport_id"
 _MIB = 1 << 20
@@ -31,6 +31,9 @@ _MIB = 1 << 20
 T = TypeVar("T")
 _FOLDER_METADATA = "hdi_isfolder"
 _PAGE = 5000
+
+
+_PROBE_KEY = "_lakeport/probe-delete"
 
 
 def block_bytes(number: int) -> int:
@@ -242,3 +245,57 @@ def _if_version(version: str) -> dict[str, Any]:
     from azure.core import MatchConditions
 
     return {"etag": version, "match_condition": MatchConditions.IfNotModified}
+
+
+class AzureCheck(CloudCheck):
+    """Connection test of a container: credentials, clock, create-only writes and deletes."""
+
+    upload = "block upload"
+    storage: AzureStorage
+
+    def check_credentials(self) -> str:
+        """Fetch a token, or raise LakeportError; return which credentials are in use."""
+        settings = self.storage.settings
+        connect(settings).access_token()
+        if settings.access_key:
+            return "`access_key` is used"
+        if settings.sas_token:
+            return "`sas_token` is used"
+        if settings.client_secret:
+            return "the service principal (`client_id`) has logged in"
+        if settings.managed_identity:
+            return "the managed identity gives tokens"
+        return "found by the Azure SDK's default chain"
+
+    def check_place(self) -> list[CheckItem]:
+        """Return the items for listing the container and for the clock."""
+        headers: dict[str, str] = {}
+        return [run_check("container", lambda: self._list_container(headers)), check_clock(headers)]
+
+    def check_more(self) -> Checks:
+        """Yield the item for deleting blobs, which tables need."""
+        yield run_check("delete", self._check_delete)
+
+    def _list_container(self, headers: dict[str, str]) -> str:
+        """List one blob; add the answer's headers to `headers`. Return the result in words."""
+        storage = self.storage
+        connection = connect(storage.settings)
+        container = connection.container(storage.container)
+
+        def keep(response: object) -> None:
+            headers.update(getattr(getattr(response, "http_response", None), "headers", {}))
+
+        def send() -> None:
+            pages = container.list_blobs(
+                name_starts_with=storage.prefix or None, results_per_page=1, raw_response_hook=keep
+            ).by_page()
+            next(pages)
+
+        connection.send_with_retries(send, "list", storage.uri())
+        return f"{storage.uri()} can be listed"
+
+    def _check_delete(self) -> str:
+        """Write a probe blob and delete it; return the result in words."""
+        self.storage.put(_PROBE_KEY, b"")
+        self.storage.delete(_PROBE_KEY)
+        return "blobs can be deleted"

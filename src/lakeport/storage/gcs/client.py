@@ -1,4 +1,4 @@
-"""Google Cloud Storage's JSON API: settings, credentials, a client that retries, and its test."""
+"""Google Cloud Storage's JSON API: credentials, and a client that repeats requests."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import json
 import threading
 import warnings
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import quote
+from typing import Any
 
 from lakeport.errors import LakeportError, Unreachable
 from lakeport.host.packages import missing_extra_error
-from lakeport.storage.checks import CloudCheck
 from lakeport.storage.gcs import errors as gcs_errors
+from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.retry import (
-    CloudSettings,
     Condition,
     Connection,
     ConnectionCache,
@@ -25,64 +23,10 @@ from lakeport.storage.retry import (
     limit_session,
 )
 
-if TYPE_CHECKING:
-    from lakeport.storage.gcs.store import GcsStorage
-
-
-_GOOGLE = "https://storage.googleapis.com"
-
 _NOT_INSTALLED = "google-auth and requests are not installed"
 _SCOPES = ["https://www.googleapis.com/auth/devstorage.read_write"]
 _MIN_TOKEN_LIFETIME = timedelta(minutes=20)
 _EMPTY: Mapping[str, str] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class GcpSettings(CloudSettings):
-    """Endpoint and credentials for buckets.
-
-    Attributes:
-        credentials: JSON text of a service account's key (or another credential file); empty for
-            the application default credentials of the machine where the settings are used.
-        endpoint: one that begins with `http://` never gets a token of the application default
-            credentials: it is an emulator.
-        project: billed for requests to buckets whose requester pays; empty for none.
-        kms_key_name: full resource name of the key that encrypts objects; empty for the bucket's.
-        token: an access token that a driver handed to its tasks, instead of looking for one.
-        token_end: when it expires (UTC, without a zone).
-    """
-
-    hosts: ClassVar = (".googleapis.com",)
-    address_keys: ClassVar = "`google_endpoint`, STORAGE_EMULATOR_HOST"
-
-    credentials: str = field(default="", repr=False)
-    project: str = ""
-    kms_key_name: str = ""
-    token: str = field(default="", repr=False)
-    token_end: datetime | None = None
-
-    @property
-    def anonymous(self) -> bool:
-        """Whether requests carry no credentials."""
-        return not (self.credentials or self.token) and self.endpoint.startswith("http://")
-
-    @property
-    def address(self) -> str:
-        """URL of the endpoint, without a slash at its end."""
-        return (self.endpoint or _GOOGLE).rstrip("/")
-
-    def object_url(self, bucket: str, key: str = "") -> str:
-        """Return the URL of an object; without a key, of a bucket's objects.
-
-        >>> GcpSettings().object_url("lake", "a/b c")
-        'https://storage.googleapis.com/storage/v1/b/lake/o/a%2Fb%20c'
-        """
-        name = f"/{quote(key, safe='')}" if key else ""
-        return f"{self.address}/storage/v1/b/{quote(bucket, safe='')}/o{name}"
-
-    def upload_url(self, bucket: str) -> str:
-        """Return the URL of uploads to a bucket."""
-        return f"{self.address}/upload/storage/v1/b/{quote(bucket, safe='')}/o"
 
 
 class GcsConnection(Connection):
@@ -311,25 +255,3 @@ def _credentials(settings: GcpSettings) -> Any:
         raise
     except Exception as error:
         raise gcs_errors.translate(error, "", "", settings) from None
-
-
-class GcsCheck(CloudCheck):
-    """Connection test of a bucket: credentials, clock, create-only writes."""
-
-    condition = "ifGenerationMatch"
-    upload = "resumable upload"
-    endpoint = "google_endpoint"
-    storage: GcsStorage
-
-    def check_credentials(self) -> str:
-        """Fetch a token, or raise; return where the credentials were found, and whose they are."""
-        settings = self.storage.settings
-        if settings.anonymous:
-            return f"none: {settings.address} is asked without credentials"
-        connection = connect(settings)
-        connection.authenticate()
-        source = "application default credentials"
-        if settings.credentials:
-            source = "`google_application_credentials`"
-        account = f" ({connection.account})" if connection.account else ""
-        return f"found in {source}{account}"

@@ -26,7 +26,7 @@ from lakeport.storage.retry import (
 )
 
 if TYPE_CHECKING:
-    from lakeport.storage.gcs.client import GcpSettings
+    from lakeport.storage.gcs.settings import GcpSettings
 
 _TOKEN_ERRORS = {"RefreshError", "TransportError"}
 _NETWORK = {"ConnectionError", "Timeout", "ChunkedEncodingError", "TransportError"}

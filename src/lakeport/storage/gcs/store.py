@@ -10,19 +10,25 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from lakeport.errors import DestinationError, LakeportError, ObjectExists, PermissionRefused
+from lakeport.errors import (
+    DestinationError,
+    LakeportError,
+    ObjectExists,
+    PermissionRefused,
+)
 from lakeport.model import CheckItem, Staged, StoredObject
 from lakeport.storage.base import CloudStorage, ListingPage, join_key
-from lakeport.storage.gcs.client import (
-    GcpSettings,
-    GcsCheck,
-    GcsConnection,
-    connect,
-    with_credentials,
-)
+from lakeport.storage.checks import CloudCheck
+from lakeport.storage.gcs.client import GcsConnection, connect, with_credentials
 from lakeport.storage.gcs.errors import may_have_succeeded
+from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.parts import CloudStageWriter, crc32c_text
-from lakeport.storage.retry import NotFound, RetryPolicy, condition_for, exists_error
+from lakeport.storage.retry import (
+    NotFound,
+    RetryPolicy,
+    condition_for,
+    exists_error,
+)
 
 ID_KEY = "lakeport-id"
 _UNIT = 256 << 10  # all chunks but the last have to be multiples of it
@@ -356,3 +362,25 @@ def _describe_object(row: Mapping[str, Any]) -> StoredObject:
     etag = row.get("md5Hash") or row.get("crc32c") or row.get("etag", "")
     changed = datetime.fromisoformat(row["updated"]).timestamp() if "updated" in row else 0.0
     return StoredObject(row["name"], int(row["size"]), etag, changed)
+
+
+class GcsCheck(CloudCheck):
+    """Connection test of a bucket: credentials, clock, create-only writes."""
+
+    condition = "ifGenerationMatch"
+    upload = "resumable upload"
+    endpoint = "google_endpoint"
+    storage: GcsStorage
+
+    def check_credentials(self) -> str:
+        """Fetch a token, or raise; return where the credentials were found, and whose they are."""
+        settings = self.storage.settings
+        if settings.anonymous:
+            return f"none: {settings.address} is asked without credentials"
+        connection = connect(settings)
+        connection.authenticate()
+        source = "application default credentials"
+        if settings.credentials:
+            source = "`google_application_credentials`"
+        account = f" ({connection.account})" if connection.account else ""
+        return f"found in {source}{account}"

@@ -1,20 +1,15 @@
-"""S3 and stores with its protocol: settings, credentials, a client that retries, and its test."""
+"""S3 and stores with its protocol: credentials, and a client that repeats requests."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import urlsplit
+from typing import Any
 
 from lakeport.errors import LakeportError
 from lakeport.host.packages import missing_extra_error
-from lakeport.model import CheckItem
-from lakeport.storage.checks import CloudCheck
 from lakeport.storage.retry import (
-    CloudSettings,
     Condition,
     Connection,
     ConnectionCache,
@@ -23,16 +18,11 @@ from lakeport.storage.retry import (
     limit_pools,
 )
 from lakeport.storage.s3 import errors as s3_errors
-
-if TYPE_CHECKING:
-    from lakeport.storage.s3.store import S3Storage
-
+from lakeport.storage.s3.settings import AwsSettings
 
 ID_KEY = "lakeport-id"
 """Name of the metadata that holds an object's mark."""
 
-
-_VIRTUAL_HOSTS = (".aliyuncs.com", ".myqcloud.com", ".volces.com")
 
 ROLE_SECONDS = 3600
 """Seconds for which a role is assumed; it is renewed before they end."""
@@ -50,99 +40,6 @@ _REQUIRED_MEMBERS = {
 }
 _HTML = (b"<!doctype html", b"<html")
 _KEYLESS_OPERATIONS = {"head_bucket", "list_multipart_uploads", "list_objects_v2"}
-
-_CREDENTIAL_SOURCES = {
-    "assume-role": "`role_arn`, assumed",
-    "assume-role-with-web-identity": "web identity (AWS_WEB_IDENTITY_TOKEN_FILE)",
-    "config-file": "~/.aws/config",
-    "container-role": "the container's role",
-    "custom-process": "the profile's credential_process",
-    "env": "the environment (AWS_ACCESS_KEY_ID)",
-    "explicit": "`aws_access_key_id` and `aws_secret_access_key`",
-    "iam-role": "the instance's role",
-    "manual": "`aws_access_key_id` and `aws_secret_access_key`",
-    "shared-credentials-file": "~/.aws/credentials",
-    "sso": "SSO",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class AwsSettings(CloudSettings):
-    """Endpoint, credentials and object settings for buckets.
-
-    Without keys and a profile, the default chain of the AWS SDK is searched where the settings are
-    used. Attributes have the meaning of the config keys `aws_…`, and:
-
-    Attributes:
-        role_arn: a role to assume with the keys or the chain; renewed before it expires.
-        addressing_style: `path`, `virtual`, or empty: virtual for AWS and the few stores that
-            know nothing else, path for other endpoints.
-        sse: `AES256`, `aws:kms` or empty.
-        tags: tags of data objects, as their metadata.
-        renewal: the settings that a driver's keys come from, for tasks whose keys expire.
-    """
-
-    hosts: ClassVar = (".amazonaws.com", ".amazonaws.com.cn")
-    address_keys: ClassVar = "`aws_endpoint`, `aws_region`"
-
-    access_key_id: str = field(default="", repr=False)
-    secret_access_key: str = field(default="", repr=False)
-    session_token: str = field(default="", repr=False)
-    profile: str = ""
-    region: str = "us-west-2"
-    addressing_style: str = ""
-    role_arn: str = ""
-    role_session_name: str = "mage-data-integration"
-    external_id: str = field(default="", repr=False)
-    sse: str = ""
-    sse_kms_key_id: str = ""
-    tags: tuple[tuple[str, str], ...] = ()
-    metadata: tuple[tuple[str, str], ...] = ()
-    renewal: AwsSettings | None = field(default=None, repr=False)
-
-    @property
-    def address(self) -> str:
-        """The endpoint's URL, else S3 and the region, for messages."""
-        return self.endpoint or f"S3 in region {self.region!r}"
-
-    @property
-    def addressing(self) -> str:
-        """Addressing style by the SDK's name: `auto` for AWS, else `path` or `virtual`.
-
-        >>> AwsSettings().addressing
-        'auto'
-        >>> AwsSettings(endpoint="https://nyc3.digitaloceanspaces.com").addressing
-        'path'
-        >>> AwsSettings(endpoint="https://oss-cn-beijing.aliyuncs.com").addressing
-        'virtual'
-        """
-        if self.addressing_style or self.is_native:
-            return self.addressing_style or "auto"
-        host = urlsplit(self.endpoint).hostname or ""
-        return "virtual" if host.endswith(_VIRTUAL_HOSTS) else "path"
-
-    @property
-    def content_checksum(self) -> str:
-        """The checksum of uploaded bytes: `crc32c` for AWS, else `md5` with TLS, or `signature`.
-
-        Several other stores refuse newer checksum headers. A signature has the SHA-256.
-        """
-        if self.is_native:
-            return "crc32c"
-        return "md5" if self.endpoint.startswith("https:") else "signature"
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """The values that must not appear in messages."""
-        values = (self.access_key_id, self.secret_access_key, self.session_token, self.external_id)
-        return tuple(value for value in values if value)
-
-    def object_parameters(self) -> dict[str, str]:
-        """Return the request parameters for server-side encryption; empty without `sse`."""
-        if not self.sse:
-            return {}
-        key = {"SSEKMSKeyId": self.sse_kms_key_id} if self.sse_kms_key_id else {}
-        return {"ServerSideEncryption": self.sse, **key}
 
 
 class S3Connection(Connection):
@@ -402,37 +299,3 @@ def _role_credentials(session: Any, settings: AwsSettings) -> Any:
         }
 
     return DeferredRefreshableCredentials(refresh_using=assume, method="assume-role")
-
-
-class S3Check(CloudCheck):
-    """Connection test of a bucket: credentials, region, clock, create-only writes."""
-
-    upload = "multipart upload"
-    endpoint = "aws_endpoint"
-    storage: S3Storage
-
-    def check_credentials(self) -> str:
-        """Fetch the credentials; return where they were found, or raise LakeportError."""
-        connection = connect(self.storage.settings)
-        credentials = connection.credentials
-        if credentials is None:
-            from botocore.exceptions import NoCredentialsError
-
-            settings = connection.settings
-            raise s3_errors.translate(NoCredentialsError(), "connect", "s3://", settings)
-        source = _CREDENTIAL_SOURCES.get(str(credentials.method), str(credentials.method))
-        connection.authenticate()
-        if connection.settings.profile:
-            source += f" (profile {connection.settings.profile!r})"
-        return f"found in {source}"
-
-    def check_headers(self, headers: Mapping[str, str]) -> list[CheckItem]:
-        """Return the item for the bucket's region: `failed` if it is not the configured one."""
-        real, configured = headers.get("x-amz-bucket-region", ""), self.storage.settings.region
-        if not real:
-            silent = f"{configured}; the store does not tell the bucket's"
-            return [CheckItem("region", "skipped", silent)]
-        if real != configured:
-            detail = f"the bucket is in {real}, not in {configured}"
-            return [CheckItem("region", "failed", detail, f"set `aws_region: {real}`.")]
-        return [CheckItem("region", "ok", real)]

@@ -31,7 +31,7 @@ from lakeport.storage.retry import (
 )
 
 if TYPE_CHECKING:
-    from lakeport.storage.s3.client import AwsSettings
+    from lakeport.storage.s3.settings import AwsSettings
 
 _TRANSIENT_STATUS = {408, 425, 429, 500, 502, 503, 504}
 _TRANSIENT_CODES = {

@@ -6,7 +6,8 @@ import math
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from lakeport.storage.s3.client import ROLE_SECONDS, AwsSettings
+from lakeport.storage.s3.client import ROLE_SECONDS
+from lakeport.storage.s3.settings import AwsSettings
 
 _AUTH = "org.apache.hadoop.fs.s3a.auth"
 _KEYS_PROVIDER = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"

@@ -11,12 +11,14 @@ from urllib.parse import urlencode
 from lakeport.errors import LakeportError, ObjectExists, PermissionRefused
 from lakeport.model import CheckItem, Staged, StoredObject
 from lakeport.storage.base import CloudStorage, ListingPage, join_key
+from lakeport.storage.checks import CloudCheck
 from lakeport.storage.parts import CloudStageWriter, crc32c_text, md5_text
-from lakeport.storage.retry import RetryPolicy
+from lakeport.storage.retry import (
+    RetryPolicy,
+)
+from lakeport.storage.s3 import errors as s3_errors
 from lakeport.storage.s3.client import (
     ID_KEY,
-    AwsSettings,
-    S3Check,
     S3Connection,
     connect,
     with_credentials,
@@ -24,10 +26,26 @@ from lakeport.storage.s3.client import (
 )
 from lakeport.storage.s3.errors import NoSuchUpload, is_contended, may_have_succeeded
 from lakeport.storage.s3.hadoop import hadoop_settings
+from lakeport.storage.s3.settings import AwsSettings
 
 _MIB = 1 << 20
 _LAST_PART = 10_000
 _ABORT_RETRIES = RetryPolicy(deadline=10)
+
+
+_CREDENTIAL_SOURCES = {
+    "assume-role": "`role_arn`, assumed",
+    "assume-role-with-web-identity": "web identity (AWS_WEB_IDENTITY_TOKEN_FILE)",
+    "config-file": "~/.aws/config",
+    "container-role": "the container's role",
+    "custom-process": "the profile's credential_process",
+    "env": "the environment (AWS_ACCESS_KEY_ID)",
+    "explicit": "`aws_access_key_id` and `aws_secret_access_key`",
+    "iam-role": "the instance's role",
+    "manual": "`aws_access_key_id` and `aws_secret_access_key`",
+    "shared-credentials-file": "~/.aws/credentials",
+    "sso": "SSO",
+}
 
 
 def part_bytes(number: int) -> int:
@@ -275,3 +293,37 @@ def _describe_object(row: Mapping[str, Any]) -> StoredObject:
     """Convert an entry of S3's listing; the ETag loses its quotes."""
     modified = row["LastModified"].timestamp()
     return StoredObject(row["Key"], row["Size"], row["ETag"].strip('"'), modified)
+
+
+class S3Check(CloudCheck):
+    """Connection test of a bucket: credentials, region, clock, create-only writes."""
+
+    upload = "multipart upload"
+    endpoint = "aws_endpoint"
+    storage: S3Storage
+
+    def check_credentials(self) -> str:
+        """Fetch the credentials; return where they were found, or raise LakeportError."""
+        connection = connect(self.storage.settings)
+        credentials = connection.credentials
+        if credentials is None:
+            from botocore.exceptions import NoCredentialsError
+
+            settings = connection.settings
+            raise s3_errors.translate(NoCredentialsError(), "connect", "s3://", settings)
+        source = _CREDENTIAL_SOURCES.get(str(credentials.method), str(credentials.method))
+        connection.authenticate()
+        if connection.settings.profile:
+            source += f" (profile {connection.settings.profile!r})"
+        return f"found in {source}"
+
+    def check_headers(self, headers: Mapping[str, str]) -> list[CheckItem]:
+        """Return the item for the bucket's region: `failed` if it is not the configured one."""
+        real, configured = headers.get("x-amz-bucket-region", ""), self.storage.settings.region
+        if not real:
+            silent = f"{configured}; the store does not tell the bucket's"
+            return [CheckItem("region", "skipped", silent)]
+        if real != configured:
+            detail = f"the bucket is in {real}, not in {configured}"
+            return [CheckItem("region", "failed", detail, f"set `aws_region: {real}`.")]
+        return [CheckItem("region", "ok", real)]

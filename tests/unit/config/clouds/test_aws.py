@@ -9,8 +9,8 @@ import pytest
 
 from lakeport.config.destinations.s3 import AmazonS3Config
 from lakeport.errors import ConfigError
-from lakeport.storage.s3.client import AwsSettings
 from lakeport.storage.s3.hadoop import hadoop_settings
+from lakeport.storage.s3.settings import AwsSettings
 
 KEYS = {"aws_access_key_id": "AKCANARY", "aws_secret_access_key": "s3cr3t-canary"}
 

@@ -11,8 +11,8 @@ from lakeport.config.base import config_class
 from lakeport.config.destinations.azure import DeltaLakeAzureConfig
 from lakeport.config.destinations.s3 import DeltaLakeS3Config
 from lakeport.errors import ConfigError
-from lakeport.storage.azure.client import AzureSettings
 from lakeport.storage.azure.hadoop import hadoop_settings
+from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.retry import RetryPolicy
 from tests.unit.config.kit import load_target
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from lakeport.errors import PermissionRefused
-from lakeport.storage.gcs.client import GcpSettings
 from lakeport.storage.gcs.errors import ErrorResponse, translate
+from lakeport.storage.gcs.settings import GcpSettings
 
 
 def refused(settings: GcpSettings) -> str:

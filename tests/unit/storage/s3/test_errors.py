@@ -11,8 +11,8 @@ from botocore.parsers import (  # type: ignore[import-untyped,unused-ignore]
 )
 
 from lakeport.errors import ConfigError, DestinationError, PermissionRefused, Unreachable
-from lakeport.storage.s3.client import AwsSettings
 from lakeport.storage.s3.errors import is_transient, may_have_succeeded, translate
+from lakeport.storage.s3.settings import AwsSettings
 
 SETTINGS = AwsSettings("AKCANARY", "s3cr3t-canary", "tok-canary", profile="lake")
 OK = {"endpoint_url": "https://h", "error": "x"}

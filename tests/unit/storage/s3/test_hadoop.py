@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lakeport.storage.retry import RetryPolicy
-from lakeport.storage.s3.client import AwsSettings
 from lakeport.storage.s3.hadoop import hadoop_settings
+from lakeport.storage.s3.settings import AwsSettings
 
 PROXY = "http://ada:p%40ss@proxy.test:3128"
 
