@@ -119,6 +119,7 @@ def check_prefix(lake: Lake, states: list[Any]) -> None:
     assert claimed <= len(ids)
 
 
+@pytest.mark.usefixtures("engine_of_kills")
 @pytest.mark.parametrize("after", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_death_at_every_step(spark: DriverSession, lake: Lake, after: bool) -> None:
     for step in count(1):
@@ -138,6 +139,7 @@ def test_death_at_every_step(spark: DriverSession, lake: Lake, after: bool) -> N
     assert step > 6  # a death at each of these was survived
 
 
+@pytest.mark.usefixtures("engine_of_kills")
 @IN_DELTA
 def test_death_again_and_again(spark: DriverSession, lake: Lake) -> None:
     """Each attempt dies a little later than the one before, in the same lake."""
@@ -151,6 +153,7 @@ def test_death_again_and_again(spark: DriverSession, lake: Lake) -> None:
     assert lake.ids() == list(range(ROWS))
 
 
+@pytest.mark.usefixtures("engine_of_kills")
 @IN_DELTA
 def test_death_between_the_streams_of_a_batch(spark: DriverSession, lake: Lake) -> None:
     """STATE waits for every stream; what one of them landed stays as it is."""
@@ -170,6 +173,7 @@ def test_death_between_the_streams_of_a_batch(spark: DriverSession, lake: Lake) 
         assert one.ids("left") == one.ids("right") == [0, 1, 2]
 
 
+@pytest.mark.usefixtures("engine_of_kills")
 @IN_DELTA
 def test_the_same_run_with_another_column_after_a_death(spark: DriverSession, lake: Lake) -> None:
     """What a batch that landed had taught about undeclared fields holds for the repeated run."""
@@ -189,6 +193,7 @@ def test_the_same_run_with_another_column_after_a_death(spark: DriverSession, la
             break
 
 
+@pytest.mark.usefixtures("engine_of_kills")
 def test_other_cuts_after_a_death_are_refused(spark: DriverSession, lake: Lake) -> None:
     """A run is repeated with the same batches; another size of them adds nothing."""
     for step in count(1):
@@ -204,6 +209,7 @@ def test_other_cuts_after_a_death_are_refused(spark: DriverSession, lake: Lake) 
     assert lake.ids() == list(range(ROWS))
 
 
+@pytest.mark.usefixtures("engine_of_kills")
 @IN_DELTA
 def test_death_with_bad_records(spark: DriverSession, lake: Lake) -> None:
     """Each bad record is set aside once, whenever the run died, and counts against the limit."""
@@ -227,6 +233,7 @@ def test_death_with_bad_records(spark: DriverSession, lake: Lake) -> None:
             break
 
 
+@pytest.mark.usefixtures("engine_of_kills")
 def test_a_repeated_run_keeps_its_limit_of_bad_records(spark: DriverSession, lake: Lake) -> None:
     """Batches that are skipped bring their bad records into the count."""
     rows = [record("users", id="x" if i in (3, BATCH + 3) else i) for i in range(ROWS)]

@@ -41,12 +41,14 @@ def test_the_reader_of_state_has_gone(lake: Lake, command: Command) -> None:
     assert found.states[-1] == {"bookmarks": {"users": 100}}
 
 
+@pytest.mark.usefixtures("engine_of_kills")
 def test_no_state_at_all(lake: Lake, command: Command) -> None:
     found = command(*land(lake, *SIZES), given=users(25))
     assert (found.code, found.out) == (0, []), found.err
     assert lake.ids() == list(range(25))
 
 
+@pytest.mark.usefixtures("engine_of_kills")
 @pytest.mark.parametrize("end", [b'"reco', b'"record": {"id": 24', b'"record": {"id": 24}'])
 def test_a_tap_that_dies_within_a_line(lake: Lake, command: Command, end: bytes) -> None:
     lines = users(24, 5) + b'{"type": "RECORD", "stream": "users", ' + end
@@ -59,6 +61,7 @@ def test_a_tap_that_dies_within_a_line(lake: Lake, command: Command, end: bytes)
     assert lake.staged() == []
 
 
+@pytest.mark.usefixtures("engine_of_kills")
 def test_a_tap_that_dies_behind_a_record_s_brace(lake: Lake, command: Command) -> None:
     """A last line that is whole and only lacks its newline is data."""
     found = command(*land(lake), given=users(24).removesuffix(b"\n"))
@@ -69,6 +72,7 @@ def test_a_tap_that_dies_behind_a_record_s_brace(lake: Lake, command: Command) -
 STREAMS = ("left", "middle", "right")
 
 
+@pytest.mark.usefixtures("engine_of_kills")
 @IN_DELTA
 def test_states_of_many_streams_over_many_flushes(spark: DriverSession, lake: Lake) -> None:
     """Each STATE finds everything before it in the tables at the moment in which it goes out."""
