@@ -49,10 +49,8 @@ HISTORIES = "tests/histories/test_share.py"  # the others play for minutes
 ALONE = ("tests/unit", "tests/property")
 # Of the tests by threads, those whose loads are Spark's as well.
 BY_SPARK = (
-    *(
-        f"tests/database/test_{name}.py"
-        for name in ("command", "deletes", "example", "jdbc", "postgres")
-    ),
+    *(f"tests/database/test_{name}.py" for name in ("deletes", "example", "jdbc", "postgres")),
+    "tests/database/test_command.py::test_a_password_of_the_environment_is_nowhere_to_be_seen[True]",
     *(f"tests/mage/test_{name}.py" for name in ("examples", "section_11_streaming")),
     "tests/pages/test_file.py",
 )
