@@ -28,7 +28,6 @@ from lakeport.schema.casting import normalise_schema
 from lakeport.schema.nested import find_untyped_columns, replace_untyped_columns
 from lakeport.schema.types import check_column_names, find_duplicate
 from lakeport.sources.records import (
-    DEFAULT_OPTIONS,
     RecordOptions,
     check_values,
     record_batches,
@@ -83,7 +82,7 @@ def frame_flushes(
     max_columns: int = 5000,
     declared: Mapping[str, pa.DataType] = MappingProxyType({}),
 ) -> Iterator[Flush]:
-    """Check a frame; return an iterator that spools it and yields one flush of all its rows.
+    """Check a frame; return an iterator of one flush, which spools all its rows first.
 
     Args:
         frame: pandas DataFrame, Polars DataFrame or LazyFrame, `pyarrow` Table, RecordBatch,
@@ -296,7 +295,7 @@ def _read_spool_file(split: Split) -> Iterator[pa.RecordBatch]:
 
 
 def pandas_batches(
-    frame: pd.DataFrame, rows: int, options: RecordOptions = DEFAULT_OPTIONS
+    frame: pd.DataFrame, rows: int, options: RecordOptions
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Return a pandas frame's schema, by all its values, and its rows in batches of `rows`.
 

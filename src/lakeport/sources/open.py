@@ -222,7 +222,7 @@ class SourceOpener:
         size: int = -1,
         tap: bool = False,
     ) -> OpenedSource:
-        """Open a stream of Singer lines; see `SingerSource`."""
+        """Open a stream of Singer lines, whose records are spooled; see `SingerSource`."""
         uploader = SpoolUploader(self.spool)
         writer = SpoolWriter(
             self.spool.folder,
@@ -295,7 +295,7 @@ class SourceOpener:
         return OpenedSource(SpoolUploader(self.spool).upload_flushes(source), name=stream)
 
     def _open_tables(self, source: TablesSource) -> OpenedSource:
-        """Open Delta tables, which Spark reads."""
+        """Open Delta tables, which Spark reads; several of them need a `table` in the config."""
         from lakeport.sources.tables import TablesFlushes
 
         stream = fixed_table_name(self.config) or _get_only_name(source.tables)

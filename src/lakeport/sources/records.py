@@ -50,7 +50,7 @@ _EXACT = 1 << 53
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """Options for converting records to columns.
+    """Limits and column types for converting records, and whether NaN is null (`pandas`).
 
     Attributes:
         max_columns: the maximum number of columns, and of members of an object.
@@ -66,11 +66,8 @@ class RecordOptions:
     pandas: bool = False
 
 
-DEFAULT_OPTIONS = RecordOptions()
-
-
 def record_batches(
-    records: Iterable[Any], folder: Path, batch_rows: int, options: RecordOptions = DEFAULT_OPTIONS
+    records: Iterable[Any], folder: Path, batch_rows: int, options: RecordOptions
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Spill records to files, `batch_rows` in memory at a time; return their schema and batches.
 

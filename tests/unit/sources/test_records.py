@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import lakeport
 from lakeport.errors import ConfigError, InputError, LakeportError
-from lakeport.sources.records import record_batches
+from lakeport.sources.records import RecordOptions, record_batches
 
 
 def landed(source: Any, root: Path) -> list[dict[str, Any]]:
@@ -60,7 +60,7 @@ def test_a_generator_is_read_in_parts(tmp_path: Path) -> None:
             if number > 140_000:
                 yield {"late": "x"}
 
-    _, batches = record_batches(records(), tmp_path, 65_536)
+    _, batches = record_batches(records(), tmp_path, 65_536, RecordOptions())
     rows = sum(len(batch) for batch in batches)
     assert rows == 150_000 + 9_999 and list(tmp_path.iterdir()) == []
     found = landed(records(), tmp_path)
@@ -120,7 +120,7 @@ def test_what_no_table_could_hold(tmp_path: Path, source: Any, words: str) -> No
 )
 def test_parts_that_do_not_go_together(tmp_path: Path, first: Any, then: Any, words: str) -> None:
     with pytest.raises(LakeportError, match=words):
-        _, batches = record_batches(iter([{"v": first}, {"v": then}]), tmp_path, 1)
+        _, batches = record_batches(iter([{"v": first}, {"v": then}]), tmp_path, 1, RecordOptions())
         list(batches)
 
 
@@ -128,13 +128,15 @@ def test_parts_that_do_not_go_together(tmp_path: Path, first: Any, then: Any, wo
 def test_moments_of_several_zones_are_the_same_in_any_parts(tmp_path: Path, rows: int) -> None:
     moments = [NOON.astimezone(timezone(timedelta(hours=h))) for h in (2, 0, -5)]
     records = [{"v": v, "n": [{"w": v}]} for v in moments]
-    schema, batches = record_batches(iter(records), tmp_path, rows)
+    schema, batches = record_batches(iter(records), tmp_path, rows, RecordOptions())
     assert schema.types[0] == pa.timestamp("us", "UTC")
     assert [row for batch in batches for row in batch.to_pylist()] == records
 
 
 def test_whole_numbers_beside_decimals_are_the_same_in_any_parts(tmp_path: Path) -> None:
-    _, batches = record_batches(iter([{"v": 7}, {"v": Decimal("1.5")}]), tmp_path, 1)
+    _, batches = record_batches(
+        iter([{"v": 7}, {"v": Decimal("1.5")}]), tmp_path, 1, RecordOptions()
+    )
     assert [batch["v"].to_pylist() for batch in batches] == [[7], [Decimal("1.5")]]
 
 
@@ -155,7 +157,7 @@ RECORDS = st.lists(
 def test_values_are_exact_or_refused(records: list[dict[str, Any]], rows: int) -> None:
     folder = Path(mkdtemp())
     try:
-        schema, batches = record_batches(iter(records), folder, rows)
+        schema, batches = record_batches(iter(records), folder, rows, RecordOptions())
         found = [row for batch in batches for row in batch.to_pylist()]
     except InputError:
         kinds = {type(record.get("v")) for record in records} - {type(None)}

@@ -386,12 +386,12 @@ class _CursorQueries:
             return ""
         last, left = sql_literal(before["value"], self.column.type), before["left"]
         if isinstance(left, list):
-            return self._after_condition(last, self._select_texts(left), among=False)
+            return self._after_condition(last, self._select_texts(left), matching=False)
         known = None if left is None else self.landed.read(left)
         if known is not None:
             new, old = self._split_newest(last, self._identity, known)
             few = new if new is not None else old
-            return self._after_condition(last, few, among=new is not None)
+            return self._after_condition(last, few, matching=new is not None)
         if self.merges:
             return f"{self.name} >= {last}"
         if self._count_newest(last) != before["rows"]:
@@ -477,17 +477,17 @@ class _CursorQueries:
         query = self._newest_query(last, f"coalesce(sum(length({self._row_digest})), 0)")
         return int(self._session.fetch_value(query))
 
-    def _after_condition(self, last: str, texts: Sequence[str], *, among: bool) -> str:
+    def _after_condition(self, last: str, texts: Sequence[str], *, matching: bool) -> str:
         """Return the condition of rows above a value, and of rows with it by their digests.
 
         Args:
-            among: whether rows with the value have to have one of these digests, or none of them.
+            matching: whether rows with the value must have one of these digests, or none of them.
         """
         if not texts:
-            return f"{self.name} {'>' if among else '>='} {last}"
+            return f"{self.name} {'>' if matching else '>='} {last}"
         return (
             f"{self.name} >= {last} AND CASE WHEN {self.name} > {last} THEN 1 "
-            f"WHEN {self._in_condition(texts)} THEN {among:d} ELSE {not among:d} END = 1"
+            f"WHEN {self._in_condition(texts)} THEN {matching:d} ELSE {not matching:d} END = 1"
         )
 
     def _in_condition(self, texts: Sequence[str]) -> str:

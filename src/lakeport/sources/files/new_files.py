@@ -234,7 +234,7 @@ class NewFiles:
         yield Flush((), last=True, notes={stream: note}, quiet=(stream,))
 
     def flushes(self, source: Iterable[Flush]) -> Iterator[Flush]:
-        """Yield the flushes of the new files, with the bookmark that records these files."""
+        """Yield flushes with the bookmark of the new files; changed files fail the commit."""
         bookmark, write = self._landed_files.extend(self._new_files, self._last_listed)
         looked_at = f"{pluralize(self._listed_count, 'file')} looked at"
         note = f"{pluralize(len(self._new_files), 'new file')}, {looked_at}"

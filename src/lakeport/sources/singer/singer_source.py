@@ -396,7 +396,7 @@ class SingerSource:
         return {name: stream.records for name, stream in seen}
 
     def __iter__(self) -> Iterator[Flush]:
-        """Read the input to its end and yield its flushes; possible once.
+        """Read the input once to its end; yield flushes as limits, STATEs and the end cut them.
 
         Raises:
             BadRecords: a line is no message, or a record comes before its stream's SCHEMA, under

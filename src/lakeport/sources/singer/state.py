@@ -94,7 +94,7 @@ class PendingStates:
 
 
 def merge_state(old: bytes, new: bytes) -> bytes:
-    """Merge a STATE value into the one before it; return the merged JSON.
+    """Merge a STATE into the one before it, whose other bookmarks stay; return the merged JSON.
 
     The bookmarks in `{"bookmarks": {stream: ...}}` stay for the streams that the new value does
     not name, also if it names none; a bookmark is replaced whole. Other keys are the new value's.
