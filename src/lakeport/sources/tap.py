@@ -204,7 +204,8 @@ class TapBookmarks:
     _tables: dict[str, BookmarkStore] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._marked_streams.update(self._list_marked_streams())
+        markers = (item.key.rpartition("/")[2] for item in self.storage.list(self._folder))
+        self._marked_streams.update(map(unquote, markers))
         found = {stream: self._read_bookmark(stream) for stream in self._marked_streams}
         values = {stream: one.value for stream, one in found.items() if one.value}
         self._flush_order = max((int(value["order"]) for value in values.values()), default=0)
@@ -272,11 +273,6 @@ class TapBookmarks:
     def _folder(self) -> str:
         """The folder of the tap's markers in the store."""
         return f"{_MARKERS}/{quote(self.name, safe='')}"
-
-    def _list_marked_streams(self) -> list[str]:
-        """Return the streams that have a marker in the store."""
-        names = (item.key.rpartition("/")[2] for item in self.storage.list(self._folder))
-        return [unquote(name) for name in names]
 
 
 def compose_state(values: Mapping[str, Mapping[str, Any]]) -> tuple[bytes, tuple[str, ...]]:

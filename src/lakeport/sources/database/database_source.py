@@ -162,14 +162,10 @@ class LandedRows:
         def write() -> None:
             data = b"".join(digest_texts(texts).to_pylist())
             self.memory.storage.put(self._object_key(name), data)
-            self._delete_old_digests(kept_names)
+            folder, old = self._object_key("").rstrip("/"), time.time() - _RETENTION_SECONDS
+            delete_old_objects(self.memory.storage, folder, old, kept_names)
 
         return {"file": name, "rows": len(texts)}, write
-
-    def _delete_old_digests(self, kept_names: set[str]) -> None:
-        """Delete files older than thirty days, except those named in `kept_names`."""
-        folder, old = self._object_key("").rstrip("/"), time.time() - _RETENTION_SECONDS
-        delete_old_objects(self.memory.storage, folder, old, kept_names)
 
     def _object_key(self, name: str) -> str:
         """Return the key of a file of digests; for an empty name the folder's key, with a slash."""

@@ -23,7 +23,7 @@ import heapq
 import io
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -367,7 +367,9 @@ class LandedFiles:
     def extend(
         self, new_files: Sequence[ListedFile], last_listed: Mapping[str, str]
     ) -> tuple[Bookmark, Callable[[], None]]:
-        """Return the bookmark with more files, and a function to call before the commit.
+        """Return the bookmark with more files, and a function that stores the new segment.
+
+        The function is called before the commit; it deletes old segments, too.
 
         Args:
             last_listed: a place's name -> its last listed URI; other places keep theirs.
@@ -400,15 +402,12 @@ class LandedFiles:
                     merge_segments([*(self._read_segment(s.name) for s in taken), new_files]),
                 )
             if due:
-                self._delete_old_segments(named)
+                old = self._swept_at - _CLOCK_SKEW_SECONDS
+                kept_names = {*named, *self._kept_segments}  # the bookmark's now and then
+                folder = self._segment_key("").rstrip("/")
+                delete_old_objects(self._memory.storage, folder, old, kept_names)
 
         return Bookmark(_NAME, value, self._number), write
-
-    def _delete_old_segments(self, named_segments: Collection[str]) -> None:
-        """Delete segments not named by the bookmark thirty days ago, nor in `named_segments`."""
-        folder, old = self._segment_key("").rstrip("/"), self._swept_at - _CLOCK_SKEW_SECONDS
-        kept = {*named_segments, *self._kept_segments}
-        delete_old_objects(self._memory.storage, folder, old, kept)
 
     def _segment_key(self, name: str) -> str:
         """Return the key of a segment in the store; of an empty name the folder's, with a slash."""

@@ -467,7 +467,8 @@ class SingerSource:
             case ActivateVersionMessage(stream, version):
                 self._activate_version(stream, version)
             case LogMessage(level, message):
-                _log.log(_parse_log_level(level), "%s", message)
+                number = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
+                _log.log(number, "%s", message)
             case UnknownMessage(kind):
                 _log.warning("line %d: skipped a message of type %r", self.lines, kind[:_SHOWN])
 
@@ -569,8 +570,3 @@ class SingerSource:
         self._bad_records, self._bad_bytes = [], 0
         self._active_versions, self._must_cut = {}, False
         return flush
-
-
-def _parse_log_level(name: str) -> int:
-    """Return the number of a log level; that of INFO for an unknown name."""
-    return logging.getLevelNamesMapping().get(name.upper(), logging.INFO)

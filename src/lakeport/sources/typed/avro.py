@@ -444,7 +444,10 @@ def read_footer(file: SourceFile, limits: UnpackLimits) -> Footer:
 def read_batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
     """Yield the records in 1 MiB parts `split.start` to `split.end`; SourceError if damaged."""
     guard = ExpansionGuard(split.uri, limits)
-    with explain_read_errors(split.uri, _NAME), _open_buffered(split) as source:
+    with (
+        explain_read_errors(split.uri, _NAME),
+        io.BufferedReader(cast(io.RawIOBase, open_split(split)), _BUFFER_BYTES) as source,
+    ):
         header = read_header(source)
         columns = _parse_columns(header.schema, split.uri)
         schema = {"type": "array", "items": _prepare_schema(header.schema)}
@@ -455,10 +458,6 @@ def read_batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]
                 with name_file_in_errors(split.uri):
                     batch = calendar.rebase(batch)
             yield batch
-
-
-def _open_buffered(split: Split) -> io.BufferedReader:
-    return io.BufferedReader(cast(io.RawIOBase, open_split(split)), _BUFFER_BYTES)
 
 
 def _read_pieces(
