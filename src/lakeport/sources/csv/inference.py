@@ -1,10 +1,10 @@
 """Infer the type and the format of each CSV column from all of its texts.
 
 Each column has a set of candidates, the types and formats that all texts seen so far fit. A set is
-an int: its lowest bits are the plain kinds of `lakeport.sources.csv.conversion`. Above them, each
-format of numbers or dates has two bits: by it, all texts are of its narrow type (integer, date), or
-of its wide one (number, timestamp). Two flags follow; see `may_be_codes` and `verified`. A set
-shrinks with each block of texts, so whatever is left fits every value.
+an int: its lowest bits are the plain kinds of `lakeport.sources.csv.conversion`, then come two
+flags. Above them, each format of numbers or dates has two bits: by it, all texts are of its narrow
+type (integer, date), or of its wide one (number, timestamp). A set shrinks with each block of
+texts, so whatever is left fits every value.
 
 What is not certain stays text. A number such as `1,234` or `1.234` can be read in two formats.
 Other columns of the load settle it, if they have one format for certain: `0,5` shows the decimal
@@ -71,7 +71,9 @@ _GROUPED_CODE = "^[0-9]{3}(?:[ .\u00a0\u2009\u202f][0-9]{3})+$"
 _COMMA_GROUPS = NumberFormat(".", ",")
 _DOT_GROUPS = NumberFormat(",", ".")
 
-_PLAIN_BITS = ANY_KIND.bit_length()
+_MAY_BE_CODES = ANY_KIND + 1  # all texts may be codes in groups, such as `612 345 678`
+_VERIFIED = 2 * _MAY_BE_CODES  # every format in the set was tried on every value
+_FORMAT_PLACE = _VERIFIED.bit_length()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,26 +124,12 @@ class FormatCandidates:
         """The set of all candidates, which a column without any value keeps."""
         if not self.formats:
             return self.plain
-        return self.plain | (1 << (self._code_bit + 2)) - (ANY_KIND + 1)
-
-    @property
-    def _code_bit(self) -> int:
-        """The position of the flag that `may_be_codes` reads; 1 + that of the last format's bit."""
-        return _PLAIN_BITS + 2 * len(self.formats)
-
-    @property
-    def verified(self) -> int:
-        """The flag of sets whose formats were all tried on every value."""
-        return 1 << (self._code_bit + 1)
+        return self.plain | _MAY_BE_CODES | _VERIFIED | self.format_bits
 
     @property
     def format_bits(self) -> int:
-        """The bits of all formats, without the flags behind them."""
-        return (1 << self._code_bit) - (ANY_KIND + 1)
-
-    def may_be_codes(self, candidates: int) -> bool:
-        """Whether all texts may be codes in groups, such as `612 345 678`."""
-        return bool(candidates & (1 << self._code_bit))
+        """The bits of all formats, without the flags below them."""
+        return ((1 << 2 * len(self.formats)) - 1) << _FORMAT_PLACE
 
     def remaining_formats(self, candidates: int) -> Iterator[tuple[Format, int]]:
         """Yield each format in a set of candidates, with the kinds that all texts have by it."""
@@ -180,8 +168,8 @@ class FormatCandidates:
                 if isinstance(format_, NumberFormat) and not format_.thousands:
                     ungrouped[mark] = fit
                 found |= (fit // narrow_kind & 3) << place
-            if self.may_be_codes(found) and not all_match(part, _GROUPED_CODE):
-                found &= ~(1 << self._code_bit)
+            if found & _MAY_BE_CODES and not all_match(part, _GROUPED_CODE):
+                found &= ~_MAY_BE_CODES
             rest = found
         return rest
 
@@ -189,15 +177,15 @@ class FormatCandidates:
         """Return the formats and flags left of candidates if all texts are of plain kinds `kinds`.
 
         Whole numbers are the same in all formats. Plain numbers with a point may have groups
-        instead; no text is read here, so the flag `verified` goes.
+        instead; no text is read here, so the flag `_VERIFIED` goes.
         """
         rest = candidates & ~ANY_KIND
         if not rest & self.format_bits or kinds == candidates & ANY_KIND & self.plain == self.plain:
             return rest
         if kinds & INTEGER:
-            return rest & ~(self._date_bits() | 1 << self._code_bit)
+            return rest & ~(self._date_bits() | _MAY_BE_CODES)
         if kinds & NUMBER:
-            return rest & ~(self._date_bits() | self.verified)
+            return rest & ~(self._date_bits() | _VERIFIED)
         return rest & ~self.format_bits
 
     def _date_bits(self) -> int:
@@ -206,8 +194,9 @@ class FormatCandidates:
 
     def _places(self) -> Iterator[tuple[Format, int, int]]:
         """Yield each format, the position of its first bit, and the plain kind of that bit."""
-        for place, format_ in zip(range(_PLAIN_BITS, self._code_bit, 2), self.formats, strict=True):
-            yield format_, place, INTEGER if isinstance(format_, NumberFormat) else DATE
+        for n, format_ in enumerate(self.formats):
+            kind = INTEGER if isinstance(format_, NumberFormat) else DATE
+            yield format_, _FORMAT_PLACE + 2 * n, kind
 
 
 def _match_formatted(format_: Format, texts: pa.StringArray, kinds: int) -> int:
@@ -278,11 +267,7 @@ def needs_thorough_inference(
     formats: FormatCandidates, candidates: int, evidence: NumberEvidence
 ) -> bool:
     """Whether a column's type depends on formats that were not tried on all of its texts."""
-    if (
-        candidates & formats.verified
-        or not candidates & formats.format_bits
-        or candidates & INTEGER
-    ):
+    if candidates & (_VERIFIED | INTEGER) or not candidates & formats.format_bits:
         return False
     return not candidates & ANY_KIND or "," in evidence.decimal_marks
 
@@ -300,7 +285,8 @@ def infer_type(
     if plain:
         return _infer_with_point(left, evidence)
     if left:
-        return _TEXT if formats.may_be_codes(candidates) else _infer_number(formats, left, evidence)
+        is_code = candidates & _MAY_BE_CODES
+        return _TEXT if is_code else _infer_number(formats, left, evidence)
     dates = [
         (format_, kinds)
         for format_, kinds in formats.remaining_formats(candidates)

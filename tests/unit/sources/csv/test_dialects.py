@@ -27,19 +27,13 @@ from lakeport.sources.csv.reader import CsvReader
 from lakeport.sources.files.discovery import discover
 from lakeport.sources.spool import SpoolLocation
 from tests.unit.sources.csv.corpus import CASES, Case
-from tests.unit.sources.file_batch import file_batch, flushes_of
+from tests.unit.sources.file_batch import file_batch, flushes_of, read_table
 
 load = partial(file_batch, name="t.csv")
 
 
 def table(batch: Batch) -> dict[str, list[Any]]:
-    assert batch.reader is not None
-    found: dict[str, list[Any]] = {name: [] for name in batch.reader.schema.names}
-    for split in batch.splits:
-        for read in batch.reader.read(split):
-            for name, values in found.items():
-                values += read.column(name).to_pylist()
-    return found
+    return read_table(batch).to_pydict()  # type: ignore[no-any-return]
 
 
 def notes(batch: Batch) -> list[str]:

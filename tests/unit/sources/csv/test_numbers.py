@@ -10,7 +10,6 @@ from typing import Any
 import duckdb
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -27,17 +26,15 @@ from tests.unit.sources.csv.numbers import (
     differing,
     one_row,
 )
+from tests.unit.sources.landed import landed as landed_table
 
 DATES = {"2024-01-02"}
 
 
 def landed(source: Path, **options: Any) -> list[dict[str, Any]]:
-    """What a load writes, read back by pyarrow."""
+    """The rows that a load of a file into a new lake leaves."""
     lake = source.parent / f"lake-{len(list(source.parent.iterdir()))}"
-    options = {"table": "t", "format": "parquet", "internal_columns": False, **options}
-    lakeport.land(str(source), str(lake), **options)
-    rows: list[dict[str, Any]] = pq.read_table(lake / "t").to_pylist()
-    return rows
+    return landed_table(str(source), lake, **options).to_pylist()  # type: ignore[no-any-return]
 
 
 @pytest.mark.usefixtures("fast_path")

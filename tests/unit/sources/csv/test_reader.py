@@ -393,8 +393,6 @@ def test_lines_are_right_in_later_splits(tmp_path: Path) -> None:
         (b"a,a\n", "two columns of the name 'a'"),
         (b",\n,\n", "no column of stream 't' has a name or a value"),
         (b'"a"b,c\n', "text after a closing quote"),
-        (b"", "is empty"),
-        (b"\n\n", "is empty"),
         (b'"a\n', "not closed"),
         (b"\xff,b\n", "not UTF-8"),
     ],
@@ -562,11 +560,6 @@ def test_a_repeated_header_is_no_bad_record_of_a_declared_column(
     batch = load(tmp_path, b"id,t\n1,x\nid,t\n2,y\n", schema=declared, csv=csv)
     assert rows(batch) == [{"id": 1, "t": "x"}, {"id": 2, "t": "y"}]
     assert "the rows that repeat the header" in batch.warnings[0]
-
-
-def test_a_column_without_a_name_keeps_its_values_without_inference(tmp_path: Path) -> None:
-    batch = load(tmp_path, b"a,,\n1,,x\n", csv=CsvOptions(infer_types=False))
-    assert rows(batch) == [{"a": "1", "column_3": "x"}]
 
 
 def test_a_repeated_header_is_no_value_of_an_empty_column(tmp_path: Path) -> None:
