@@ -5,11 +5,10 @@ import itertools
 import json
 import os
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from lakeport.errors import BadRecord, InputError, ObjectExists
+from lakeport.errors import BadRecord, InputError
 from lakeport.loading.quarantine import (
     Quarantine,
     RejectedKind,
@@ -18,35 +17,16 @@ from lakeport.loading.quarantine import (
     encode_record,
     quarantine_key,
 )
-from lakeport.model import Rejection, Storage
+from lakeport.model import Rejection
 from lakeport.storage.local import LocalStorage
 
 
-class Memory:
-    """A store that is a dict."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, bytes] = {}
-
-    def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
-        if create_only and key in self.objects:
-            raise ObjectExists(key)
-        self.objects[key] = data
-
-    def get(self, key: str) -> bytes | None:
-        return self.objects.get(key)
-
-    def uri(self, key: str = "") -> str:
-        return f"mem://{key}"
+def quarantine(lake: Path) -> Quarantine:
+    return Quarantine(LocalStorage(str(lake)), "run 1")
 
 
-@pytest.fixture
-def memory() -> Memory:
-    return Memory()
-
-
-def quarantine(memory: Memory) -> Quarantine:
-    return Quarantine(cast(Storage, memory), "run 1")
+def files(lake: Path) -> list[Path]:
+    return [path for path in lake.rglob("*") if path.is_file()]
 
 
 A = BadRecord("orders", 7, "price", "not a number", b'{"price": "\xc3\xa9\xe2\x80\xa8"}')
@@ -55,13 +35,11 @@ C = BadRecord("users", 8, "a.b", "too deep", b"")
 STRAY = BadRecord("", 3, "", "not JSON", b"hello")
 
 
-def test_each_stream_has_its_file(memory: Memory) -> None:
-    uris = quarantine(memory).write([A, C, B], 0)
-    assert uris == (
-        "mem://_lakeport/quarantine/run%201/orders.jsonl",
-        "mem://_lakeport/quarantine/run%201/users.jsonl",
-    )
-    lines = memory.objects["_lakeport/quarantine/run%201/orders.jsonl"].splitlines()
+def test_each_stream_has_its_file(tmp_path: Path) -> None:
+    uris = quarantine(tmp_path).write([A, C, B], 0)
+    folder = tmp_path / "_lakeport/quarantine/run%201"
+    assert uris == (str(folder / "orders.jsonl"), str(folder / "users.jsonl"))
+    lines = (folder / "orders.jsonl").read_bytes().splitlines()
     first, second = (json.loads(line) for line in lines)
     assert first == {
         "stream": "orders",
@@ -75,32 +53,32 @@ def test_each_stream_has_its_file(memory: Memory) -> None:
     assert base64.b64decode(second["raw_base64"]) == B.raw
 
 
-def test_nothing_bad_writes_nothing(memory: Memory) -> None:
-    assert quarantine(memory).write([], 0) == ()
-    assert memory.objects == {}
+def test_nothing_bad_writes_nothing(tmp_path: Path) -> None:
+    assert quarantine(tmp_path).write([], 0) == ()
+    assert files(tmp_path) == []
 
 
-def test_lines_and_records_of_one_stream_do_not_meet(memory: Memory) -> None:
-    store = quarantine(memory)
+def test_lines_and_records_of_one_stream_do_not_meet(tmp_path: Path) -> None:
+    store = quarantine(tmp_path)
     uris = {
         *store.write([A], 0),
         *store.write([A], 1),
         *store.write([A, STRAY], 0, RejectedKind.LINES),
         *store.write([STRAY], 1),
     }
-    assert len(uris) == len(memory.objects) == 5
+    assert len(uris) == len(files(tmp_path)) == 5
 
 
-def test_a_repeated_run_finds_its_file(memory: Memory) -> None:
-    assert quarantine(memory).write([A], 0) == quarantine(memory).write([A], 0)
-    assert len(memory.objects) == 1
+def test_a_repeated_run_finds_its_file(tmp_path: Path) -> None:
+    assert quarantine(tmp_path).write([A], 0) == quarantine(tmp_path).write([A], 0)
+    assert len(files(tmp_path)) == 1
 
 
-def test_a_corrected_attempt_replaces_what_never_landed(memory: Memory) -> None:
-    quarantine(memory).write([A, B], 0)
-    quarantine(memory).write([A], 0)
-    (data,) = memory.objects.values()
-    assert data == encode_record(A, "run 1")
+def test_a_corrected_attempt_replaces_what_never_landed(tmp_path: Path) -> None:
+    quarantine(tmp_path).write([A, B], 0)
+    quarantine(tmp_path).write([A], 0)
+    (file,) = files(tmp_path)
+    assert file.read_bytes() == encode_record(A, "run 1")
 
 
 def test_no_two_names_share_a_key() -> None:
@@ -162,7 +140,7 @@ def test_on_a_disk_only_the_owner_reads_them(tmp_path: Path) -> None:
     umask = os.umask(0o022)
     try:
         for attempt in (A, B):  # an earlier attempt's file is replaced
-            Quarantine(LocalStorage(str(tmp_path)), "run 1").write([attempt], 0)
+            quarantine(tmp_path).write([attempt], 0)
     finally:
         os.umask(umask)
     file = tmp_path / quarantine_key("run 1", "orders", 0)
