@@ -152,6 +152,7 @@ def open_table(
     folder = table_folder(config.table_folder_name(table_name(config.table_pattern, stream)))
     _check_table_place(storage, folder, config.file_type)
     if config.file_type == "delta":
+        from lakeport.writers.delta.merge import DeltaMerger
         from lakeport.writers.delta.table import DeltaTableWriter
         from lakeport.writers.delta.writer import DeltaWriter
 
@@ -169,7 +170,7 @@ def open_table(
             by_log=engine.commits_by_log,
             engine=engine,
         )
-        return DeltaTableWriter.of(writer, engine)
+        return DeltaTableWriter(writer, DeltaMerger(writer, engine))
     from lakeport.writers.files.writer import FilesWriter
 
     return FilesWriter(

@@ -178,3 +178,4 @@ class TableWriter(Protocol):
         Raises:
             DestinationError: the store refused to delete.
         """
+        return

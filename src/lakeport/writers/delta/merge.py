@@ -25,10 +25,9 @@ from lakeport.delta_log.actions import DataFile
 from lakeport.delta_log.transactions import CommitInfo, CommitMark
 from lakeport.errors import ConfigError, SchemaConflict
 from lakeport.model import Landed, Mode, Staged
-from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.spark_schema import quote_identifier
 from lakeport.schema.types import TIMESTAMP, format_type
-from lakeport.shape import DELETED_AT, TABLE_VERSION, combine_lowest_versions
+from lakeport.shape import DELETED_AT, TABLE_VERSION, apply_header_case, combine_lowest_versions
 from lakeport.writers.delta.commit import StagedFiles, TableChange, TableTransaction
 from lakeport.writers.delta.files import TableFiles, open_stored_columns, rewrite_files
 from lakeport.writers.delta.plan import DeltaPlan
@@ -61,7 +60,6 @@ class MergePlan:
     Attributes:
         table: the plan of the table's schema, partitions and properties.
         change: the upsert, without its rows so far.
-        warnings: sentences for the report.
     """
 
     table: DeltaPlan
@@ -76,79 +74,92 @@ class MergePlan:
 
 @dataclass
 class DeltaMerger:
-    """Merges one stream's batches into its table, and retires rows of earlier versions.
+    """Merges one stream's batches into its table by the writer's config, and retires rows.
 
     Attributes:
         writer: plans against the table and commits to it.
         engine: runs the task kernels.
-        created: column with the time when a row first came; empty for none.
-        updated: column with the time when a row last changed; empty for none.
         replaces_rows: whether the next batch's commit removes all rows that the table has.
     """
 
     writer: DeltaWriter
     engine: Engine
-    created: str = ""
-    updated: str = ""
     replaces_rows: bool = False
 
     def plan(
         self,
         incoming: pa.Schema,
-        merge_keys: Sequence[str],
-        *,
-        deleted: str = "",
-        delete_when: DeleteCondition | None = None,
-        soft_deleted: str = "",
-        constants: Sequence[str] = (),
+        key_properties: Sequence[str],
         partition_keys: Sequence[str] = (),
-        policy: EvolutionPolicy | str = EvolutionPolicy.EVOLVE,
+        *,
+        only_keys: bool = False,
     ) -> MergePlan:
-        """Plan a merge into the table as it is now.
+        """Plan a merge into the table as it is now; warn if the configured mark has no column.
 
         Args:
             incoming: the batch's columns.
-            merge_keys: the columns that identify a row, in any case.
-            deleted: column that marks a row for removal; empty for none.
-            delete_when: the values of that column which do; None to decide by its type.
-            soft_deleted: column whose value marks a row as deleted, which stays; empty for none.
-            constants: columns that the load gives every row.
+            key_properties: the stream's keys in any case, used if the config has no `merge_keys`.
             partition_keys: columns to partition a new table by.
-            policy: whether columns may be added.
+            only_keys: whether the batch has keys of deleted rows alone: `delete_when` does not
+                apply to it.
 
         Raises:
             ConfigError: there are no keys, or a key's column is absent or nested; or `delete_when`
                 has values that its column can't have.
             SchemaConflict: the batch does not fit the table.
         """
+        config = self.writer.config
+        when = None
+        if config.delete_when and not only_keys:
+            when = DeleteCondition.parse(config.delete_when)
+        merge_keys = config.merge_keys or key_properties
         table = self.writer.plan(
             incoming,
             mode=Mode.MERGE,
             partition_keys=partition_keys,
-            policy=policy,
+            policy=config.schema_evolution,
             keys=merge_keys,
         )
         batch = {name.lower() for name in incoming.names}
         rows = pa.schema([field for field in table.schema if field.name.lower() in batch])
         names = {name.lower(): name for name in rows.names}
         keys = _spell_merge_keys(self.writer.stream, rows, merge_keys)
-        mark = names.get(deleted.lower(), "")
-        if mark and delete_when:
-            _check_values(rows.field(mark), delete_when)
-        others = {*map(str.lower, (*keys, *constants)), self.created.lower(), self.updated.lower()}
+        mark_column = when.column if when else config.delete_column
+        removing = (mark_column or DELETED_AT) if config.hard_delete else ""
+        deleted = names.get(removing.lower(), "")
+        if deleted and when:
+            _check_values(rows.field(deleted), when)
+        created, updated = self._time_column("created_at"), self._time_column("updated_at")
+        header = config.column_header_format
+        constants = [apply_header_case(name, header) for name in config.constant_columns]
+        others = {name.lower() for name in (*keys, *constants, created, updated)}
         own = (n for low, n in names.items() if low not in others and not low.startswith("_sdc_"))
         change = Upsert(
             Incoming(self.writer.storage, (), rows, 0),
             table.schema,
             keys,
-            names.get(self.created.lower(), ""),
-            mark,
-            names.get(self.updated.lower(), ""),
-            delete_when,
-            names.get(soft_deleted.lower(), ""),
+            names.get(created.lower(), ""),
+            deleted,
+            names.get(updated.lower(), ""),
+            when,
+            "" if config.hard_delete else names.get(DELETED_AT, ""),
             tuple(own),
         )
-        return MergePlan(table, change, table.warnings)
+        if mark_column is not None and not deleted:
+            columns = table.evolution.schema
+            empty = {f.name.lower() for f in columns if pa.types.is_null(f.type)}
+            if mark_column.lower() not in empty:
+                text = f"there is no column {mark_column!r}: no row was taken for deleted."
+                table = replace(table, warnings=(*table.warnings, text))
+        return MergePlan(table, change)
+
+    def _time_column(self, name: str) -> str:
+        """Return an internal column's name by the config; empty if the load adds none."""
+        config = self.writer.config
+        if not config.internal_columns:
+            return ""
+        column = f"{config.internal_columns_prefix}{name}"
+        return apply_header_case(column, config.column_header_format)
 
     def sink(self, plan: MergePlan) -> DeltaSink:
         """Return the sink that stages the batch's rows, not yet the table's data files."""
@@ -198,24 +209,11 @@ class DeltaMerger:
             return replace(
                 landed,
                 rows=landed.rows - (len(filled) if filled and not landed.skipped else 0),
-                warnings=tuple(dict.fromkeys((*plan.warnings, *landed.warnings))),
+                warnings=tuple(dict.fromkeys((*plan.table.warnings, *landed.warnings))),
             )
 
-    def retire(
-        self,
-        version: int,
-        lowest_versions: Collection[int | None],
-        *,
-        hard: bool,
-        run_id: str,
-    ) -> Landed | None:
-        """Remove the rows of earlier stream versions, or mark them as deleted, in one commit.
-
-        Args:
-            version: the stream's active version; rows of a lower one are earlier.
-            lowest_versions: the lowest version of each batch of the run; see `TableWriter.retire`.
-            hard: remove the rows; else mark them as deleted.
-            run_id: the run's id, for the commit's history; empty for none.
+    def retire(self, version: int, lowest_versions: Collection[int | None]) -> Landed | None:
+        """Remove or mark rows of earlier stream versions in one commit; see `TableWriter.retire`.
 
         Returns:
             The report: without a version when there is no table, or when rows of the run have no
@@ -237,7 +235,7 @@ class DeltaMerger:
             text = _not_activated_warning(version, combine_lowest_versions(lowest_versions))
             return replace(nothing, warnings=(text,))
         incoming = state.open_schema
-        deleted = "" if hard else names.get(DELETED_AT, DELETED_AT)
+        deleted = "" if writer.config.hard_delete else names.get(DELETED_AT, DELETED_AT)
         if deleted and deleted not in incoming.names:
             incoming = incoming.append(pa.field(deleted, TIMESTAMP))
         if deleted and not _can_hold_time(incoming.field(deleted).type):
@@ -248,9 +246,9 @@ class DeltaMerger:
                 "`hard_delete: true`.",
             )
         plan = writer.plan(incoming, mode=Mode.MERGE)
-        updated = names.get(self.updated.lower(), "")
+        updated = names.get(self._time_column("updated_at").lower(), "")
         change = Retire(column, version, deleted, updated, datetime.now(UTC))
-        mark = writer.mark(run_id, -1)
+        mark = writer.mark(writer.config.run_id or "", -1)
         return writer.commit_operation(
             RetireOperation(writer, plan, mark, engine=self.engine, change=change)
         )
