@@ -31,7 +31,7 @@ class Sink(Protocol):
     """Task kernel that encodes and stages shaped batches. Pickled into tasks."""
 
     def write(self, batches: Iterator[pa.RecordBatch], split: int) -> list[Staged]:
-        """Stage the batches of task `split`; return the files. On an error nothing stays staged."""
+        """Stage the batches of task `split`; return the files. On an error, discard all of them."""
         ...
 
 
@@ -41,9 +41,7 @@ class TablePlan:
 
     Attributes:
         schema: the columns that the staged batches must have, in order.
-        sink: stages the batches.
         detail: the writer's own plan, for its commit.
-        warnings: sentences for the report.
         untyped: columns of the table that, after the batch too, have places without any value.
     """
 
@@ -59,8 +57,6 @@ class ExistingTable:
     """A table that exists before a load.
 
     Attributes:
-        schema: the table's columns.
-        partition_keys: the columns that the table is partitioned by.
         version: a Delta table's version; -1 for files.
         typed: whether its files store the columns' types, which CSV does not.
     """
@@ -102,7 +98,7 @@ class TableWriter(Protocol):
         clock: datetime,
         tasks: int,
     ) -> TablePlan:
-        """Check the batch's columns against the table before anything is written.
+        """Plan the batch's columns against the table before anything is written.
 
         Raises:
             SchemaConflict: the columns don't fit, or the policy forbids the change.

@@ -33,7 +33,7 @@ _PLACEHOLDER = "{stream}"
 
 
 def object_folder(table: str, date_partition_format: str | None, clock: datetime) -> str:
-    """Return the folder of a batch's objects, without a slash at either end.
+    """Return the folder of a batch's objects: the table's, and below it the formatted clock.
 
     Args:
         table: the table's folder, as `table_name` returns it.
@@ -54,28 +54,16 @@ def object_folder(table: str, date_partition_format: str | None, clock: datetime
 
 
 def table_folder(table: str) -> str:
-    """Return the folder that holds all objects of a table, without a slash at either end.
-
-    Raises:
-        ConfigError: as `object_folder`.
+    """Return a table's folder without empty segments; ConfigError as for `object_folder`.
 
     >>> table_folder("raw//users/")
     'raw/users'
     """
-    segments = _segments("table", table)
-    if not segments:
-        raise ConfigError("`table` is empty", "name the table, or leave `table` out.")
-    return check_key("/".join(segments))
+    return check_key("/".join(_segments("table", table)))
 
 
 def object_name(clock: datetime, extension: str, ordinal: int = 0, unique: str = "") -> str:
-    """Return an object's name: `YYYYMMDD-HHMMSS.parquet`, then `-1`, `-2` and so on.
-
-    Args:
-        clock: the batch's one clock reading; without a zone it counts as UTC.
-        extension: what follows the dot, such as `parquet` or `csv.gz`.
-        ordinal: 0 for the plain name.
-        unique: text that makes the name unique where a store ignores create-only conditions.
+    """Return an object's name: UTC time, `unique` and, unless 0, the ordinal, joined by `-`.
 
     >>> object_name(datetime(2024, 3, 4, 15, 30, 45, tzinfo=UTC), "csv.gz", 2)
     '20240304-153045-2.csv.gz'
@@ -100,14 +88,11 @@ def table_name(pattern: str | None, stream: str) -> str:
         return safe_segment(stream)
     if _ENCODED.search(pattern):
         raise _refused_error("table", pattern, "a percent-encoded character")
-    segments = _segments("table", pattern.replace(_PLACEHOLDER, safe_segment(stream)))
-    if not segments:
-        raise ConfigError("`table` is empty", "name the table, or leave `table` out.")
-    return "/".join(segments)
+    return "/".join(_segments("table", pattern.replace(_PLACEHOLDER, safe_segment(stream))))
 
 
 def safe_segment(name: str) -> str:
-    """Map any name to one path segment; different names never meet in the same segment.
+    """Map any name to one path segment of at most 200 bytes; different names to different ones.
 
     Percent-encoded (UTF-8, upper-case hex): `/`, `\\`, `%`, `=`, control characters, line and
     paragraph separators, lone surrogates, a leading `.` or `_`, and a dot or a space at the end,
@@ -143,15 +128,12 @@ def safe_segment(name: str) -> str:
 
 
 def columns_folder(table: str) -> str:
-    """Return the folder that records the columns of a table of files."""
+    """Return the folder with the records of a file table's columns."""
     return f"{HOME}/schemas/{safe_segment(table)}"
 
 
 def check_date_format(pattern: str) -> None:
-    """Raise ConfigError for a `date_partition_format` that names no folder.
-
-    Raises:
-        ConfigError: an unknown directive, an empty result or a forbidden segment.
+    """Raise ConfigError for a date pattern with an unknown directive or forbidden or no segment.
 
     >>> check_date_format("year=%Y/month=%m")
     """
@@ -160,11 +142,7 @@ def check_date_format(pattern: str) -> None:
 
 
 def check_key(key: str) -> str:
-    """Return the key if S3 and GCS accept its length.
-
-    Raises:
-        ConfigError: it has more than 1024 bytes.
-    """
+    """Return the key; ConfigError if it has more than 1024 bytes, the limit of S3 and GCS."""
     size = len(key.encode())
     if size > MAX_KEY_BYTES:
         raise ConfigError(
@@ -175,8 +153,10 @@ def check_key(key: str) -> str:
 
 
 def _segments(setting: str, path: str) -> list[str]:
-    """Split a configured path into segments; ConfigError for a forbidden one."""
+    """Split a configured path into segments; ConfigError for a forbidden one, or an empty table."""
     segments = [part for part in path.split("/") if part not in ("", ".")]
+    if setting == "table" and not segments:
+        raise ConfigError("`table` is empty", "name the table, or leave `table` out.")
     for part in segments:
         if part == ".." or part in _RESERVED:
             raise _refused_error(setting, path, f"the segment {part!r}")
@@ -186,7 +166,7 @@ def _segments(setting: str, path: str) -> list[str]:
 
 
 def _render(pattern: str, clock: datetime) -> str:
-    """Format a clock reading by a date pattern; ConfigError for an unknown directive."""
+    """Format a clock reading in UTC by a date pattern; ConfigError for an unknown directive."""
     try:
         rendered = as_utc(clock).strftime(pattern)
     except (ValueError, UnicodeEncodeError) as error:
@@ -204,7 +184,7 @@ def as_utc(clock: datetime) -> datetime:
 
 
 def _is_unsafe(char: str) -> bool:
-    """Whether a character can't stand in a path segment."""
+    """Whether a character is a slash, a backslash, `%`, a control character or lone surrogate."""
     return char in "/\\%" or unicodedata.category(char) in ("Cc", "Zl", "Zp", "Cs")
 
 
@@ -213,14 +193,11 @@ def _percent_encode(char: str) -> str:
     return "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
 
 
-def _refused_error(setting: str, value: str, what: str) -> ConfigError:
-    """Return the error for a setting that has what no path may have."""
+def _refused_error(setting: str, value: str, forbidden: str) -> ConfigError:
+    """Return the error for a path setting with a forbidden part."""
+    is_date = setting == "date_partition_format"
+    more = " and strftime directives, such as `%Y/%m/%d`" if is_date else ""
     return ConfigError(
-        f"`{setting}` is {value!r}: it has {what}",
-        "use folder names separated by `/`"
-        + (
-            " and strftime directives, such as `%Y/%m/%d`."
-            if setting == "date_partition_format"
-            else "."
-        ),
+        f"`{setting}` is {value!r}: it has {forbidden}",
+        f"use folder names separated by `/`{more}.",
     )

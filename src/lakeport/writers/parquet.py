@@ -1,4 +1,4 @@
-"""Encode files of rows onto stage writers: the base class, and Parquet with its dictionaries.
+"""Encode files of rows onto stage writers: the base class, and Parquet with chosen dictionaries.
 
 Parquet libraries try a dictionary for every column and give up when it has grown past a page: half
 of the encoding time of data whose values hardly repeat, and a larger file. Measured on 170,000
@@ -42,7 +42,7 @@ class StageStream(io.RawIOBase):
         self._stage = None
 
     def write(self, data: Any, /) -> int:
-        """Write bytes to the stage writer; return how many."""
+        """Write bytes to the stage writer, unless abandoned; return their number."""
         size = memoryview(data).nbytes
         if self._stage is not None:
             self._stage.write(data)
@@ -51,14 +51,7 @@ class StageStream(io.RawIOBase):
 
 
 class EncodedFile(ABC):
-    """A file of rows that is encoded onto a stage writer.
-
-    Args:
-        out: takes its bytes.
-
-    Attributes:
-        rows: number of rows encoded.
-    """
+    """A file that encodes rows onto a stage writer, and counts them in `rows`."""
 
     def __init__(self, out: StageWriter) -> None:
         self.rows = 0
@@ -81,14 +74,8 @@ class EncodedFile(ABC):
         """Close the file and finish the stage writer; return the staged file of task `split`."""
         self.close()
         done = self._out.finish()
-        return Staged(
-            key,
-            done["token"],
-            self.rows,
-            int(done["bytes"]),
-            str(done.get("checksum", "")),
-            split=split,
-        )
+        checksum = str(done.get("checksum", ""))
+        return Staged(key, done["token"], self.rows, int(done["bytes"]), checksum, split=split)
 
     def abort(self) -> None:
         """Abort the stage writer, and discard all that the encoder still writes."""
@@ -98,12 +85,6 @@ class EncodedFile(ABC):
 
 class EncodedParquet(EncodedFile):
     """A Parquet file. Batches are joined to row groups of about 131,072 rows or 64 MB.
-
-    Args:
-        out: takes its bytes.
-        schema: the columns of all rows.
-        compression: Parquet codec.
-        store_schema: keep Arrow's schema in the file.
 
     Attributes:
         footer: the file's metadata, with statistics; None until the file is closed.
@@ -121,7 +102,7 @@ class EncodedParquet(EncodedFile):
         self._waiting = self._bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows; the batch has the file's schema."""
+        """Buffer rows; write row groups once 131,072 rows or 64 MB are buffered."""
         self._batches.append(batch)
         self._waiting += batch.num_rows
         self._bytes += batch.nbytes
@@ -129,7 +110,7 @@ class EncodedParquet(EncodedFile):
             self._write_buffered()
 
     def write_groups(self, rows: pa.Table, group_rows: int) -> None:
-        """Write rows as row groups of at most `group_rows` rows."""
+        """Write rows as row groups of at most `group_rows` rows; the first chooses dictionaries."""
         self.rows += len(rows)
         if self._writer is None:
             self._writer = pq.ParquetWriter(
@@ -142,7 +123,7 @@ class EncodedParquet(EncodedFile):
         self._writer.write_table(rows, row_group_size=group_rows)
 
     def close(self) -> None:
-        """Write buffered rows and the footer; the stage writer stays open."""
+        """Write buffered rows, an empty row group for none, and the footer, which is then set."""
         if self._batches or self._writer is None:  # a file has to have a row group
             self._write_buffered()
         assert self._writer is not None
@@ -164,7 +145,7 @@ class EncodedParquet(EncodedFile):
 
 
 def repeating_columns(table: pa.Table) -> list[str]:
-    """Return the Parquet paths of the leaf columns whose values repeat.
+    """Return the Parquet paths of the leaf columns of whose sample at most 3/4 are distinct.
 
     The sample is eight blocks of rows spread over the table: blocks show runs, and their spread
     shows values that come back later.
@@ -192,7 +173,7 @@ def _sample(table: pa.Table) -> pa.RecordBatch:
 
 
 def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
-    """Yield the Parquet path and values of each leaf column, but for booleans."""
+    """Yield the Parquet path and values of each leaf column, without boolean ones."""
     if pa.types.is_struct(array.type):
         for field, child in zip(array.type, array.flatten(), strict=True):
             yield from _leaves(f"{path}.{field.name}", child)
@@ -206,6 +187,6 @@ def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
 
 
 def _repeats(leaf: pa.Array) -> bool:
-    """Whether at most three quarters of the values are distinct."""
+    """Whether at most three quarters of two or more values are distinct; nulls don't count."""
     values = len(leaf) - leaf.null_count
     return values > 1 and bool(pc.count_distinct(leaf).as_py() <= _MAX_DISTINCT * values)

@@ -43,24 +43,18 @@ class Pace:
         step: length of a step in seconds.
     """
 
-    def __init__(self, most: int, step: float = 0.05) -> None:
-        """Start empty; `most` is the limit of steps, and `step` their first length in seconds."""
+    def __init__(self, max_steps: int, step: float = 0.05) -> None:
+        """Start empty; `step` is the steps' first length in seconds."""
         self.step = step
-        self._most = most
+        self._max_steps = max_steps
         self._steps: dict[int, tuple[int, int]] = {}
 
-    def add(self, at: float, rows: int = 0, size: int = 0) -> None:
-        """Add rows and bytes at a time; calls may come in any order.
-
-        Args:
-            at: seconds since the beginning.
-            rows: number of rows.
-            size: number of bytes.
-        """
-        at = max(at, 0.0)
-        while at >= self._most * self.step:
+    def add(self, seconds: float, rows: int = 0, size: int = 0) -> None:
+        """Add rows and bytes `seconds` after the beginning, in any order; may double the step."""
+        seconds = max(seconds, 0.0)
+        while seconds >= self._max_steps * self.step:
             self._double_step()
-        self._add(int(at / self.step), rows, size)
+        self._add(int(seconds / self.step), rows, size)
 
     def coarsen(self, step: float) -> None:
         """Double the steps until they are at least `step` seconds long."""
@@ -68,15 +62,15 @@ class Pace:
             self._double_step()
 
     def per_step(self) -> list[Point]:
-        """Return each step's end, rows and bytes; steps without any are left out."""
+        """Return each step's end in seconds, rows and bytes, by time; omit steps without any."""
         return [((step + 1) * self.step, *self._steps[step]) for step in sorted(self._steps)]
 
     def cumulated(self) -> tuple[Point, ...]:
-        """Return the points of the cumulative curve, the first at 0; none without rows or bytes.
+        """Return the cumulative curve's points (seconds, rows, bytes), from 0; none if empty.
 
         The curve is linear between two points.
 
-        >>> pace = Pace(most=8, step=1.0)
+        >>> pace = Pace(max_steps=8, step=1.0)
         >>> pace.add(2.5, rows=10)
         >>> pace.add(4.5, rows=5)
         >>> pace.cumulated()
@@ -116,18 +110,18 @@ class TaskTimer:
         self._pace = Pace(_STEPS)
 
     def add_time(self, name: str, began: float, ended: float, seconds: float) -> None:
-        """Add `seconds` of a stage; `began` and `ended` are Unix seconds."""
+        """Add seconds to a stage's total; `began` and `ended`, Unix seconds, widen its span."""
         with self._lock:
             first, last, total = self._stages.get(name, (began, ended, 0.0))
             self._stages[name] = min(first, began), max(last, ended), total + seconds
 
     def add_work(self, *, rows: int = 0, size: int = 0) -> None:
-        """Add rows read, or bytes staged, now."""
+        """Add rows read, or bytes staged, at the present time."""
         with self._lock:
             self._pace.add(time.time() - self._began, rows, size)
 
     def work(self) -> Work:
-        """Return the times and counts so far."""
+        """Return the stages' times and the pace so far, the pace's times in Unix seconds."""
         steps = self._pace.per_step()
         pace = tuple((self._began + at, rows, size) for at, rows, size in steps)
         return Work(dict(self._stages), pace, self._pace.step)
@@ -158,7 +152,7 @@ def measure_task() -> Iterator[TaskTimer]:
 
 @contextmanager
 def measure_stage(name: str) -> Iterator[None]:
-    """Count the body's time as this stage; do nothing outside of `measure_task`."""
+    """Count the body's time, without stages within it, as this stage; nothing outside of a task."""
     outer = _current.get()
     if outer is None:
         yield
@@ -181,7 +175,10 @@ def pause_stage() -> AbstractContextManager[None]:
 
 
 def share_stage(function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a function for other threads, so that its time counts as this thread's stage."""
+    """Wrap a function for other threads: its time counts as this thread's present stage.
+
+    Returns the function itself outside of `measure_task`.
+    """
     outer = _current.get()
     if outer is None:
         return function
@@ -250,14 +247,14 @@ class _MeasuredWriter:
         self._out.abort()
 
     def _add_seconds(self, seconds: float) -> None:
-        """Count an upload's seconds, and take them from the stage around it."""
+        """Add seconds of an upload, and subtract them from the stage around it."""
         if (stage := _current.get()) is not None:
             stage.within += seconds
         self._began = self._began or time.time() - seconds
         self._seconds += seconds
 
     def _report(self) -> None:
-        """Hand the collected time and bytes to the timer."""
+        """Add the collected seconds and bytes to the timer, and start again at 0."""
         self._timer.add_time("uploading", self._began, time.time(), self._seconds)
         self._timer.add_work(size=self._size)
         self._began = self._seconds = 0.0

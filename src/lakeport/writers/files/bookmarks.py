@@ -34,7 +34,6 @@ class FileMemory:
     """The bookmarks of one table of files; a `lakeport.model.BookmarkStore`.
 
     Attributes:
-        storage: where the lake is.
         table: the table's folder below the root, date folders not included.
         writes: whether an interrupted load's batch may be finished.
     """
@@ -53,7 +52,9 @@ class FileMemory:
         return after + 1
 
     def bookmark(self, name: str) -> SavedBookmark:
-        """See `lakeport.model.BookmarkStore.bookmark`; finishes an interrupted load's batch first.
+        """Return the value and number of a source's bookmark; `SavedBookmark()` without one.
+
+        With `writes`, finishes an interrupted load's batch first, and deletes old journal entries.
 
         Raises:
             CommitConflict: that load is still publishing.
@@ -69,7 +70,11 @@ class FileMemory:
         return SavedBookmark() if done is None else SavedBookmark(done.bookmark or {}, number)
 
     def _finish(self, journal: Journal, number: int, intent: Intent) -> DoneEntry | None:
-        """Finish an interrupted load's batch; raises as `bookmark`."""
+        """Publish an interrupted load's batch; None if it has to be staged again.
+
+        Raises:
+            CommitConflict: that load may still be publishing.
+        """
         if may_still_publish(intent.owner):
             raise CommitConflict(
                 f"another load is landing what is new of the source {journal.run_id!r} in "
@@ -85,11 +90,9 @@ class FileMemory:
 
 @dataclass(frozen=True, slots=True)
 class JournalSlot:
-    """A batch's place in a journal.
+    """A batch's place in a journal: of its run, or of the bookmark that it moves.
 
     Attributes:
-        journal: the journal of the run, or of the bookmark that the batch moves.
-        number: the batch's number there.
         digest: digest by which a repeated batch of that number is recognised.
     """
 

@@ -37,10 +37,10 @@ _LISTED = 1000  # files among which the newest is looked for
 
 @dataclass(frozen=True)
 class RecordedColumns:
-    """Newest record of a table's columns.
+    """Newest record of a table's columns, or the columns of its newest Parquet file.
 
     Attributes:
-        schema: the columns, of the type null where no value came yet; None without a record.
+        schema: the columns, of the type null where no value came yet; None if none are known.
         number: the record's number; -1 for none.
         readable: whether the store allowed to list and read.
         modified: when the record was made, in seconds since 1970; 0 if unknown.
@@ -59,7 +59,6 @@ class ColumnLog:
     """Reads and writes the records of one table's columns.
 
     Attributes:
-        storage: where the lake is.
         table: the table's folder below the root, date folders not included.
     """
 
@@ -89,10 +88,9 @@ class ColumnLog:
         return replace(record, number=newest, modified=found[newest].modified)
 
     def write(self, number: int, schema: pa.Schema, *, pending: bool = False) -> None:
-        """Create a record of the columns; the same one again is no conflict.
+        """Create a record of the columns; ObjectExists if the number has other columns.
 
         Raises:
-            ObjectExists: another load has recorded other columns under this number.
             DestinationError: the store refuses.
         """
         data = _encode_record(schema, pending)
@@ -121,7 +119,7 @@ class ColumnLog:
         return int(text) if text.isdecimal() else -1
 
     def _read_by_name(self) -> RecordedColumns:
-        """Read records by their numbers, from 0 on, where listing is denied; return the last one.
+        """Read records by number, from 0 on, where listing is denied; return the last, unreadable.
 
         A store may deny reading an absent object as well: that ends the search, too.
         """
@@ -135,7 +133,10 @@ class ColumnLog:
         return found
 
     def _read_footer(self, number: int) -> RecordedColumns:
-        """Return the columns of the newest Parquet file's footer; no schema if there is none."""
+        """Return the columns of the newest Parquet file, direct ones before those in subfolders.
+
+        Columns without a value are null. No schema if there is no such file, or it is damaged.
+        """
         try:
             listed = islice(self.storage.list(self.table), _LISTED)
             files = [item for item in listed if self._is_data(item)]
@@ -153,7 +154,7 @@ class ColumnLog:
             return RecordedColumns(number=number)
 
     def _is_data(self, item: StoredObject) -> bool:
-        """Whether an object is a Parquet file of the table, and not hidden or empty."""
+        """Whether an object is a Parquet file of the table with bytes, and no `_` or `.` path."""
         path = item.key[len(self.table) + 1 :]
         hidden = any(part.startswith(("_", ".")) for part in path.split("/"))
         return path.endswith(".parquet") and not hidden and item.bytes > 0
@@ -167,7 +168,7 @@ def plan_columns(
     Args:
         known: the table's columns; None where there is no table.
         incoming: the batch's columns.
-        policy: `loose` lets a batch's files have other types than the table.
+        policy: `strict`, `evolve`, or `loose`, by which files may have other types than the table.
         typed: whether the format stores types. Without, only names and their order count.
 
     Returns:
@@ -198,7 +199,10 @@ def plan_columns(
 
 
 def file_columns(table: pa.Schema, *, typed: bool = True) -> pa.Schema:
-    """Return the table's columns as files store them: without nulls, unless all columns are."""
+    """Return the table's columns as files store them: without null columns, unless all are null.
+
+    With `typed` false, as for CSV, null columns stay.
+    """
     kept = [field for field in table if not (typed and pa.types.is_null(field.type))]
     return pa.schema([to_file_field(field) for field in (kept or table)])
 
@@ -218,7 +222,7 @@ def _replace_fields(schema: pa.Schema, fields: Mapping[str, pa.Field]) -> pa.Sch
 
 
 def _without_nulls(schema: pa.Schema, footer: Any) -> pa.Schema:
-    """Return the schema with the type null for columns without a value in the file."""
+    """Return the schema with type null for columns that have only nulls by the footer's counts."""
     empty: dict[str, bool] = {}
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
@@ -244,7 +248,7 @@ def _encode_record(schema: pa.Schema, pending: bool) -> bytes:
 
 
 def _decode_record(data: bytes | None) -> RecordedColumns | None:
-    """Parse a record; None if it is damaged or of another version."""
+    """Parse a record's columns; None if it is absent, damaged or of another version."""
     try:
         content = json.loads(data or b"")
         if content["version"] != _VERSION:

@@ -1,4 +1,4 @@
-"""How values are written in CSV: RFC 4180 quoting, LF, UTF-8 without a byte-order mark.
+"""Write values as CSV: RFC 4180 quoting, LF, UTF-8 without a byte-order mark.
 
 | value | text |
 |---|---|
@@ -35,13 +35,7 @@ _CSV_SPECIAL = (b'"', b",", b"\n", b"\r")
 
 
 class EncodedCsv(EncodedFile):
-    """A CSV file: writes the header when it is opened, and each batch at once.
-
-    Args:
-        out: takes its bytes.
-        schema: the columns of all rows.
-        compression: how the whole file is compressed: none, gzip or zstd.
-    """
+    """A CSV file, compressed as a whole: writes the header when opened, and each batch at once."""
 
     def __init__(self, out: StageWriter, schema: pa.Schema, compression: str) -> None:
         super().__init__(out)
@@ -56,18 +50,18 @@ class EncodedCsv(EncodedFile):
         self._packer.write(encode_header(schema.names))
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows; the batch has the file's schema."""
+        """Append rows, whose batch has the file's schema; InputError for a year outside 1-9999."""
         self.rows += batch.num_rows
         for text in encode_rows(batch):
             self._packer.write(text)
 
     def close(self) -> None:
-        """Flush the compressor; the stage writer stays open."""
+        """Flush and close the compressor; the stage writer stays open."""
         self._packer.close()
 
 
 def encode_header(names: Sequence[str]) -> bytes:
-    """Return the header row.
+    """Return the header row as UTF-8, its names quoted where needed.
 
     >>> encode_header(["id", "a,b"])
     b'id,"a,b"\\n'
@@ -76,7 +70,7 @@ def encode_header(names: Sequence[str]) -> bytes:
 
 
 def encode_rows(batch: pa.RecordBatch) -> Iterator[pa.Buffer]:
-    """Yield the rows of a batch as bytes, in pieces that never reach Arrow's 2 GB limit.
+    """Yield the rows of a batch as CSV bytes, in pieces of some 32 MB, below Arrow's 2 GB limit.
 
     Raises:
         InputError: a date or timestamp outside the years 1 to 9999.
@@ -94,7 +88,7 @@ def encode_rows(batch: pa.RecordBatch) -> Iterator[pa.Buffer]:
 
 
 def _encode_cells(array: pa.Array, column: str) -> pa.Array:
-    """Return a column's cells as CSV text; null stays null."""
+    """Return a column's cells as CSV text, quoted where needed; null stays null."""
     text, kind = to_plain_text(array, column), array.type
     needs_quotes = pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_nested(kind)
     return _quote(text) if needs_quotes else text

@@ -6,7 +6,7 @@ Memory per file is bounded by one row group; bytes go to the stage writer once a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING
 
 from lakeport.errors import ConfigError
 
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     from lakeport.model import StageWriter
     from lakeport.writers.parquet import EncodedFile
-
-FileType = Literal["parquet", "csv"]
-Compression = Literal["snappy", "zstd", "gzip", "none"]
 
 _CSV_SUFFIX = {"none": "", "gzip": ".gz", "zstd": ".zst"}
 _CSV_TYPE = {
@@ -35,12 +32,12 @@ class Encoder:
     CSV has a header row; `lakeport.writers.files.csv` tells how values are written.
 
     Attributes:
-        file_type: the format.
-        compression: Parquet's codec, or how a whole CSV file is compressed.
+        file_type: `parquet` or `csv`.
+        compression: Parquet's codec; for a whole CSV file `gzip`, `zstd` or `none`.
     """
 
-    file_type: FileType = "parquet"
-    compression: Compression = "snappy"
+    file_type: str = "parquet"
+    compression: str = "snappy"
 
     @property
     def has_types(self) -> bool:
@@ -49,7 +46,7 @@ class Encoder:
 
     @property
     def extension(self) -> str:
-        """The ending of an object's name: `parquet`, `csv`, `csv.gz` or `csv.zst`."""
+        """The end of an object's name: `parquet`, `csv`, `csv.gz` or `csv.zst`."""
         return "parquet" if self.has_types else f"csv{_CSV_SUFFIX[self.compression]}"
 
     @property
@@ -60,7 +57,7 @@ class Encoder:
         return _CSV_TYPE[self.compression]
 
     def open(self, schema: pa.Schema, out: StageWriter) -> EncodedFile:
-        """Open a file of these columns that is encoded onto a stage writer."""
+        """Return a Parquet or CSV file of these columns that is encoded onto a stage writer."""
         if self.has_types:
             from lakeport.writers.parquet import EncodedParquet
 
@@ -74,22 +71,13 @@ def encoder_for(file_type: str, compression: str | None = None) -> Encoder:
     """Return the encoder for a file type; without a compression, Snappy for Parquet, none for CSV.
 
     Raises:
-        ConfigError: an unknown file type, or a compression that the type does not have.
+        ConfigError: Snappy for CSV.
 
     >>> encoder_for("csv", "gzip").extension
     'csv.gz'
     """
-    kind = _one_of("file_type", file_type, FileType)
-    if kind == "csv" and compression == "snappy":
+    if file_type == "csv" and compression == "snappy":
         raise ConfigError(
             "`compression` is 'snappy', which CSV files do not have", "use gzip, zstd or none."
         )
-    usual = "snappy" if kind == "parquet" else "none"
-    return Encoder(kind, _one_of("compression", compression or usual, Compression))
-
-
-def _one_of(setting: str, value: str, choices: Any) -> Any:
-    """Return the value if it is one of a Literal's choices; else raise ConfigError."""
-    if value not in get_args(choices):
-        raise ConfigError(f"`{setting}` is {value!r}", f"use {', '.join(get_args(choices))}.")
-    return value
+    return Encoder(file_type, compression or ("none" if file_type == "csv" else "snappy"))

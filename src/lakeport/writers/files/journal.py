@@ -26,8 +26,8 @@ The protocol, and how a repeated run recovers from a crash after each step:
 A done entry with another digest is a `RunMismatch`. Items of a token whose name starts with `_`
 (capabilities, buffered bytes) are never written; all others have to be JSON.
 
-Whether a load on this machine is still publishing is looked up. A load on another machine counts as
-publishing for ten minutes.
+A load on this machine publishes while its process runs; one on another machine counts as publishing
+for ten minutes. Everything here raises DestinationError if the store refuses.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ class Intent:
         digest: digest of the batch's input, by which a repeated run recognises the batch.
         objects: the objects, in the order in which they are published.
         next_ordinal: the lowest ordinal that no object of the batch has tried.
-        names: parts of the keys, for the writer.
+        names: fields of the batch's `ObjectNames`.
         attempt: number of intents before this one.
         bookmark: the bookmark's value once the objects are visible.
-        owner: who publishes, see `register_publisher`; None for runs with an id.
+        owner: the publishing load, see `register_publisher`; None for runs with an id.
     """
 
     digest: str
@@ -109,11 +109,9 @@ class DoneEntry:
 
 @dataclass(frozen=True)
 class Journal:
-    """One run's journal for one table.
+    """Entries of one run's batches for one table; or of one bookmark, by its name as run id.
 
     Attributes:
-        storage: where the lake is.
-        run_id: the run's id; any text.
         table: the table's folder below the root, date folders not included.
         home: the folder above `journal/`.
     """
@@ -124,12 +122,7 @@ class Journal:
     home: str = HOME
 
     def read_done(self, sequence: int, digest: str) -> DoneEntry | None:
-        """Return the done entry of a batch; None if the run has not finished the batch.
-
-        Raises:
-            RunMismatch: the entry has another digest.
-            DestinationError: the entry can't be read.
-        """
+        """Return a batch's done entry; None if there is none. RunMismatch for another digest."""
         entry = self._read(self._key(sequence))
         if entry is None:
             return None
@@ -139,11 +132,7 @@ class Journal:
         return done
 
     def read_intent(self, sequence: int) -> Intent | None:
-        """Return the newest intent of a batch; None if there is none.
-
-        Raises:
-            DestinationError: the entry can't be read.
-        """
+        """Return the newest intent of a batch; None if there is none."""
         newest, attempt = None, 0
         while (entry := self._read(self._key(sequence, attempt))) is not None:
             newest, attempt = entry, attempt + 1
@@ -155,12 +144,7 @@ class Journal:
         return Intent(newest["digest"], objects, ordinal, names, attempt - 1, bookmark, owner)
 
     def write_intent(self, sequence: int, intent: Intent) -> None:
-        """Write an intent, before its objects are published.
-
-        Raises:
-            CommitConflict: another process lands the same run's batch now.
-            DestinationError: the store refuses.
-        """
+        """Create an intent's entry; CommitConflict if another process has written other content."""
         entry = {
             "version": _VERSION,
             "digest": intent.digest,
@@ -173,12 +157,7 @@ class Journal:
         self._create(self._key(sequence, intent.attempt), entry)
 
     def write_done(self, sequence: int, done: DoneEntry) -> None:
-        """Write the done entry, once all objects of a batch are visible.
-
-        Raises:
-            CommitConflict: another process has landed the same run's batch.
-            DestinationError: the store refuses.
-        """
+        """Create a batch's done entry; CommitConflict if another process has written another."""
         entry = {
             "version": _VERSION,
             "digest": done.digest,
@@ -190,11 +169,7 @@ class Journal:
         self._create(self._key(sequence), entry)
 
     def read_newest_done(self) -> tuple[int, DoneEntry | None]:
-        """Return the highest sequence that is done, and its entry; -1 and None for none.
-
-        Raises:
-            DestinationError: the store refuses.
-        """
+        """Return the highest sequence that is done, and its entry; -1 and None for none."""
         names = (item.key.rpartition("/")[2] for item in self.storage.list(self._folder))
         numbers = (name.partition(".")[0] for name in names if name.count(".") == 1)
         newest = max((int(number) for number in numbers if number.isdecimal()), default=-1)
@@ -202,18 +177,14 @@ class Journal:
         return (newest, _decode_done(entry)) if entry is not None else (-1, None)
 
     def prune(self, before: int) -> None:
-        """Delete the entries of all batches below a sequence, which no repeated run reads.
-
-        Raises:
-            DestinationError: the store refuses.
-        """
+        """Delete the entries of all batches below a sequence, which no repeated run reads."""
         for entry in list(self.storage.list(self._folder)):
             number = entry.key.rpartition("/")[2].partition(".")[0]
             if number.isdecimal() and int(number) < before:
                 self.storage.delete(entry.key)
 
     def mismatch_error(self, sequence: int) -> RunMismatch:
-        """Return the error for a batch with another content than the run has landed before."""
+        """Return the RunMismatch for a batch with other content than the run has landed before."""
         return RunMismatch(
             f"run {self.run_id!r} landed another content as batch {sequence} of {self.table!r}",
             "repeat a run with the same input and batch sizes, or give it another `run_id`.",
@@ -245,7 +216,7 @@ class Journal:
         )
 
     def _create(self, key: str, entry: Mapping[str, Any]) -> None:
-        """Create an entry; the same one again is no conflict."""
+        """Create an entry as JSON; CommitConflict if the key has other content already."""
         data = json.dumps(entry, ensure_ascii=False, indent=1).encode("utf-8", "surrogatepass")
         try:
             self.storage.put(key, data, create_only=True)
@@ -267,7 +238,7 @@ def _bookmark_entry(bookmark: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _describe_object(item: PlannedObject) -> dict[str, Any]:
-    """Return a planned object as JSON values."""
+    """Return a planned object as JSON values, without the token's items that begin with `_`."""
     staged = item.staged
     return {
         "key": item.key,
@@ -299,10 +270,9 @@ _publishers: Final[set[str]] = set()
 
 @contextmanager
 def register_publisher() -> Iterator[Callable[[], Mapping[str, Any]]]:
-    """Register this load as publishing while the body runs.
+    """Register this load as publishing while the body runs; yield a maker of the owner's record.
 
-    Yields:
-        A function that returns the owner's record for the journal, as JSON values.
+    The record is JSON values for the journal: host, process, its start, the load and the time.
     """
     token = secrets.token_hex(8)
     _publishers.add(token)
@@ -320,10 +290,9 @@ def register_publisher() -> Iterator[Callable[[], Mapping[str, Any]]]:
 
 
 def may_still_publish(owner: Mapping[str, Any] | None) -> bool:
-    """Whether the load of an intent may still be publishing.
+    """Whether an intent's owner may still be publishing: False for None or an ended load.
 
-    Args:
-        owner: the owner's record, see `register_publisher`; None for none.
+    A load on another host may for 10 minutes. `owner` is a record of `register_publisher`.
 
     >>> with register_publisher() as owner:
     ...     may_still_publish(owner())
@@ -342,9 +311,9 @@ def may_still_publish(owner: Mapping[str, Any] | None) -> bool:
 
 
 def _start_ticks(process: int) -> str:
-    """Return a process's start time in kernel ticks, as another process may get its id later.
+    """Return a process's start time in kernel ticks; empty for no such process or no /proc.
 
-    Empty where there is no such process, or the system has no /proc. Source: proc(5).
+    Another process may get its id later. Source: proc(5).
     """
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
@@ -357,8 +326,6 @@ class FilePublisher:
     """Publishes the staged objects of one batch.
 
     Attributes:
-        storage: where the objects are staged.
-        names: makes further keys.
         objects: each object with its planned key; an object gets another key if its is taken.
         next_ordinal: the lowest ordinal that no object has tried.
         record: writes the present plan to the journal; called before a new key is tried.
@@ -391,7 +358,10 @@ class FilePublisher:
             raise ObjectExists(f"{taken} exists already", "stage these rows under other names.")
 
     def _publish_object(self, index: int) -> None:
-        """Publish one object, under further keys while one is taken, or add it to `clashes`."""
+        """Publish one object, under further keys while one is taken, or add it to `clashes`.
+
+        Records the plan before a further key is tried. DestinationError after 10,000 taken keys.
+        """
         while True:
             planned = self.objects[index]
             try:
@@ -416,7 +386,7 @@ class FilePublisher:
                 return
 
     def make_intent(self, digest: str, attempt: int) -> Intent:
-        """Return the journal entry of the present plan."""
+        """Return the journal entry of the present plan, without bookmark and owner."""
         names = {
             "folder": self.names.folder,
             "clock": self.names.clock.isoformat(),
@@ -435,7 +405,7 @@ def finish_interrupted(
     to be staged again.
 
     Raises:
-        DestinationError: the store refuses.
+        PermissionRefused, Unreachable: the store refuses or does not answer; nothing is deleted.
     """
     attempt = intent.attempt
 
@@ -474,11 +444,7 @@ def discard_staging_names(storage: Storage, objects: Iterable[PlannedObject]) ->
 
 
 def discard_interrupted(storage: Storage, intent: Intent) -> bool:
-    """Discard an interrupted run's staged objects; return False, doing nothing, if one is visible.
-
-    Raises:
-        DestinationError: the store refuses.
-    """
+    """Discard an interrupted run's staged objects; or return False if one is visible."""
     if any(storage.is_published(planned.staged, planned.key) for planned in intent.objects):
         return False
     for planned in intent.objects:
@@ -487,7 +453,7 @@ def discard_interrupted(storage: Storage, intent: Intent) -> bool:
 
 
 def _parse_names(entry: Mapping[str, Any]) -> ObjectNames:
-    """Return the names that an intent was made with."""
+    """Parse the object names of an intent; its ordinals are not among them."""
     clock = datetime.fromisoformat(entry["clock"])
     return ObjectNames(entry["folder"], clock, entry["extension"], entry["unique"])
 
@@ -503,7 +469,7 @@ def make_done_entry(digest: str, objects: list[PlannedObject]) -> DoneEntry:
 
 
 def _delete_published(publisher: FilePublisher) -> None:
-    """Delete a batch's visible objects, and discard its staged ones."""
+    """Delete a batch's visible objects, and discard its staged ones; or raise PermissionRefused."""
     storage = publisher.storage
     for planned in publisher.published:
         try:

@@ -1,4 +1,6 @@
-"""Manifests of loads into tables of files: write one after a load, and read the newest.
+"""Write a manifest after each load into a table of files, and read the newest ones.
+
+All raise DestinationError if the store refuses.
 
 ```
 _lakeport/manifests/<table>/<YYYYMMDD-HHMMSS>-<id>.json   rows, files, columns and STATE of a load
@@ -29,19 +31,16 @@ _THREADS = 16
 
 
 class ManifestFile(msgspec.Struct):
-    """A file of a load: its URI as users name it, and its number of rows."""
+    """A file that a load has landed."""
 
     uri: str
     rows: int
 
 
 class Manifest(msgspec.Struct):
-    """Manifest of one load, as it is read; a stored one has more.
+    """Facts of one load, read from its manifest, which has more.
 
     Attributes:
-        at: time of the load.
-        rows: number of rows landed.
-        files: the files landed.
         table: the table's folder, as users name it.
         untyped: columns with places that had no value, so that their type was unknown.
     """
@@ -57,32 +56,19 @@ _MANIFEST = msgspec.json.Decoder(Manifest)
 
 
 def read_manifests(storage: Storage, folder: str, limit: int) -> list[Manifest]:
-    """Read the manifests of the newest loads into a table, oldest first.
-
-    Args:
-        storage: where the lake is.
-        folder: the table's key.
-        limit: the most to read; 0 for all.
-
-    Raises:
-        DestinationError: the store refused.
-    """
+    """Read the manifests of a table's newest `limit` loads (0: all), oldest first; skip damaged."""
     return sorted(_read_newest(storage, folder, limit), key=lambda load: load.at)
 
 
 def find_untyped_files(storage: Storage, folder: str) -> list[str]:
-    """Return the keys of a table's files in which a place had no value, so that it is text.
-
-    Raises:
-        DestinationError: the store refused.
-    """
+    """Return the sorted keys of a table's files that store text where no value gave a type."""
     loads = [load for load in _read_newest(storage, folder, 0) if load.untyped]
     keys = {folder + file.uri.removeprefix(load.table) for load in loads for file in load.files}
     return sorted(keys & {item.key for item in storage.list(folder)}) if keys else []
 
 
 def count_rows_after(loads: Sequence[Manifest], rows: int | None) -> list[tuple[float, int]]:
-    """Return the table's rows after each load, oldest first: (Unix seconds, rows).
+    """Return the table's number of rows after each load, oldest first: (Unix seconds, rows).
 
     Args:
         loads: the newest loads, oldest first.
@@ -95,7 +81,7 @@ def count_rows_after(loads: Sequence[Manifest], rows: int | None) -> list[tuple[
 
 
 def _read_newest(storage: Storage, folder: str, limit: int) -> Iterator[Manifest]:
-    """Yield the newest manifests of a table, all if `limit` is 0; skip damaged ones."""
+    """Yield a table's newest `limit` manifests by name (0: all), read in threads; skip damaged."""
     if not folder:
         return
     home = f"{HOME}/manifests/{safe_segment(folder)}"
@@ -114,19 +100,7 @@ def write_manifest(
     objects: Sequence[PlannedObject],
     singer_state: bytes | None = None,
 ) -> None:
-    """Write the manifest of a batch that was landed.
-
-    Args:
-        storage: where the lake is.
-        table: the table's folder below the root.
-        batch: the batch.
-        plan: the batch's plan, which has its columns and its one clock reading.
-        objects: every object with its key.
-        singer_state: the STATE that becomes durable with the batch, as the tap's raw JSON.
-
-    Raises:
-        DestinationError: the store refuses.
-    """
+    """Write the manifest of a landed batch under a new name: rows, files, columns, Singer STATE."""
     clock = as_utc(plan.detail.names.clock)
     untyped = [name for name in plan.schema.names if name in plan.untyped]
     content = {

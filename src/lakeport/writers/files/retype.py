@@ -25,19 +25,19 @@ _THREADS = 8
 
 
 def has_text_places(files: pa.Schema, table: pa.Schema) -> bool:
-    """Whether a file has text where the table has another type, or no type yet."""
+    """Whether a file's columns have text where the table's have another type, or none yet."""
     there = pa.struct(list(files))
     return bool(_open_text(there, pa.struct(list(table))) != there)
 
 
 def retype_files(storage: Storage, keys: Sequence[str], columns: pa.Schema) -> tuple[str, ...]:
-    """Rewrite the files that have text in place of another type; return warnings about failures.
+    """Rewrite the files that have text in place of another type; return one warning on failures.
 
-    A file with a value in such a place stays as it is.
+    A file with a value in such a place stays as it is. Never raises for a store or damaged file.
     """
 
     def rewrite(key: str, *, again: bool = True) -> str:
-        """Rewrite a file if needed; return why that failed, empty if it did not."""
+        """Rewrite a file if needed, trying twice; return the failure's reason, or an empty text."""
         try:
             with storage.open(key) as file:
                 there = pq.read_schema(file)
@@ -57,7 +57,7 @@ def retype_files(storage: Storage, keys: Sequence[str], columns: pa.Schema) -> t
 
 
 def retype_warning(files: int, reason: str) -> str:
-    """Return the warning that `files` files keep text in places that have another type now."""
+    """Return the warning that a number of files keep text in places that have another type now."""
     count = f"{files:,} earlier files" if files > 1 else "an earlier file"
     return (
         f"{count} without a value where this load has the first one could not be given its type, "
@@ -66,27 +66,29 @@ def retype_warning(files: int, reason: str) -> str:
 
 
 def retype_late(
-    storage: Storage, table: str, keys: Sequence[str], known: int = -1
+    storage: Storage, table: str, keys: Sequence[str], planned_record: int = -1
 ) -> tuple[str, ...]:
-    """Retype files that were planned by an older record of the columns; return warnings.
+    """Retype visible files if the columns' record is newer than `planned_record`; return warnings.
+
+    Never raises for a store that refuses.
 
     Args:
         storage: where the lake is.
         table: the table's folder.
         keys: the files' keys.
-        known: number of the columns' record by which the files were planned.
+        planned_record: number of the record by which the files were planned; -1 if unknown.
     """
     try:
         newest = ColumnLog(storage, table).read()
     except DestinationError as error:  # the files are visible: nothing may fail now
         return (retype_warning(len(keys), error.message),)
-    if newest.schema is None or newest.number <= known:
+    if newest.schema is None or newest.number <= planned_record:
         return ()
     return retype_files(storage, keys, file_columns(newest.schema))
 
 
 def _open_text(there: pa.DataType, table: pa.DataType) -> pa.DataType:
-    """Return a file's type, with an untyped place for text where the table has no text."""
+    """Return a file's type with null, or an empty struct, for text where the table has no text."""
     if pa.types.is_string(there) and not pa.types.is_string(table):
         return EMPTY_STRUCT if pa.types.is_struct(table) else pa.null()
     if pa.types.is_struct(there) and pa.types.is_struct(table):
@@ -105,7 +107,7 @@ def _open_text_field(field: pa.Field, table: pa.DataType) -> pa.Field:
 
 
 def _retype_file(data: bytes, columns: pa.Schema) -> bytes:
-    """Return the bytes of a Parquet file with the same rows in these columns.
+    """Return a Parquet file's bytes, encoded again in its codec with the same rows and new types.
 
     Raises:
         UnexpectedValue: the file has a value in a place that is to get another type.

@@ -27,12 +27,12 @@ _TARGET_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class ObjectNames:
-    """Makes the keys of one batch's objects.
+    """Makes the keys of one batch's objects; ConfigError for a key above 1024 bytes.
 
     Attributes:
         folder: the objects' folder, without a slash at either end.
         clock: the batch's one clock reading.
-        extension: what follows the dot.
+        extension: the names' end without its dot, such as `csv.gz`.
         unique: text that makes names unique where the store ignores create-only conditions.
         first: the lowest ordinal that may be free.
         tasks: number of tasks that share the ordinals.
@@ -46,7 +46,7 @@ class ObjectNames:
     tasks: int = 1
 
     def key(self, ordinal: int) -> str:
-        """Return the key for an ordinal; ConfigError above 1024 bytes."""
+        """Return the key of the object with an ordinal, such as `t/20240304-153045-2.csv`."""
         name = object_name(self.clock, self.extension, ordinal, self.unique)
         return check_key(f"{self.folder}/{name}")
 
@@ -54,9 +54,6 @@ class ObjectNames:
         """Return the key of a task's object; `part` counts the task's objects from 0.
 
         A task beyond the planned number has `p` and its index in its keys.
-
-        Raises:
-            ConfigError: the key has more than 1024 bytes.
         """
         if task < self.tasks:
             return self.key(self.first + task + part * self.tasks)
@@ -78,10 +75,6 @@ class FileSink:
     """Encodes and stages the rows of one task. Picklable.
 
     Attributes:
-        storage: where objects are staged.
-        encoder: the file format.
-        schema: the columns of every batch.
-        names: makes the objects' keys.
         target_bytes: size at which an object is finished and the next one begun.
         landed: task -> row ranges that are visible already and are left out, in order.
     """
@@ -96,8 +89,7 @@ class FileSink:
     def write(self, batches: Iterator[pa.RecordBatch], split: int) -> list[Staged]:
         """Stage the rows of task `split`; return its objects, none for no rows.
 
-        Raises:
-            DestinationError: the store refuses; nothing of this task stays staged then.
+        On any error, as DestinationError if the store refuses, nothing of the task stays staged.
         """
         staged: list[Staged] = []
         key, file = "", None
@@ -133,7 +125,7 @@ class FileSink:
 def _skip_landed(
     batches: Iterator[pa.RecordBatch], landed: tuple[RowRange, ...]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches without the rows in these ranges; skip empty batches."""
+    """Yield the batches without the rows in the landed ranges; omit batches left empty."""
     end = 0
     for batch in batches:
         first, end = end, end + batch.num_rows
@@ -154,7 +146,7 @@ def visible_rows(
     Args:
         before: ranges that were visible before, in order; the objects have the rows between them.
         objects: number of rows of each object, in the order in which the task wrote them.
-        visible: for each object, whether it is visible now.
+        visible: which of the objects are visible now.
 
     >>> visible_rows([RowRange(2, 4)], [3, 5], [True, False])
     (RowRange(start=0, end=2), RowRange(start=2, end=4), RowRange(start=4, end=5))

@@ -54,14 +54,6 @@ _OTHERWISE = (
 )
 
 
-class Clash(ObjectExists):
-    """Some keys of a batch's objects are taken, and the objects can't get others.
-
-    The other objects are visible. `FilesWriter.plan` for the same batch returns a sink that leaves
-    their rows out and takes further names.
-    """
-
-
 @dataclass
 class _Attempts:
     """State of the batch that is being landed, over its attempts.
@@ -85,12 +77,7 @@ class _Attempts:
 
 @dataclass(frozen=True)
 class _PlanDetail:
-    """`TablePlan.detail` of a table of files.
-
-    Attributes:
-        names: makes the objects' keys.
-        columns: the table's columns after the batch.
-    """
+    """`TablePlan.detail` of a table of files: the objects' names, the columns after the batch."""
 
     names: ObjectNames
     columns: pa.Schema
@@ -102,11 +89,10 @@ class FilesWriter(TableWriter):
 
     The way of a batch: `find_landed` skips or finishes what its run has landed, `plan` names the
     objects, tasks stage them, and `commit` publishes them. A failed commit deletes nothing: a
-    repeated run goes on by the journal, and without one the error names what is visible.
+    repeated run goes on by the journal, and without one the error names the visible objects.
+    Each step may raise DestinationError, as the store refuses.
 
     Attributes:
-        storage: where the lake is.
-        encoder: the file format.
         table: the table's folder below the root, as `naming.table_folder` returns it.
         date_partition_format: strftime pattern for folders by the time of the load, or None.
         journal: the run's journal for this table; None without a run id.
@@ -138,25 +124,20 @@ class FilesWriter(TableWriter):
         return self.storage.uri(self.table)
 
     def read_existing(self) -> ExistingTable | None:
-        """Return the table's columns so far; None if none are known, or it has no files.
-
-        Raises:
-            DestinationError: the store fails.
-        """
+        """Return the table's columns so far; None if none are known, or it has no files."""
         schema = self._read_columns().schema
         if schema is None or not self._has_any_file():
             return None
         return ExistingTable(schema, (), -1, typed=self.encoder.has_types)
 
     def find_landed(self, batch: Batch) -> Landed | None:
-        """Return the report of a batch that its run has landed, finishing an interrupted one.
+        """Return the report of a batch that its run has landed; None for a batch to land.
 
-        None for a batch that is to be landed.
+        Publishes the objects of an interrupted run's same batch, or discards them.
 
         Raises:
             CommitConflict: another load has moved the batch's bookmark, or is about to.
             RunMismatch: the run landed another content as this batch.
-            DestinationError: the store refuses.
         """
         slot = self._journal_slot(batch)
         if slot is None:
@@ -206,7 +187,7 @@ class FilesWriter(TableWriter):
         self._attempts = _Attempts(batch.sequence, intents=newest.attempt + 1)
 
     def _overtaken_error(self, slot: JournalSlot) -> CommitConflict:
-        """Return the error for a bookmark that another load has moved."""
+        """Return the CommitConflict for a bookmark that another load has moved."""
         return CommitConflict(
             f"another load has read the source {slot.journal.run_id!r} of {self.uri} since this "
             "one began",
@@ -225,7 +206,8 @@ class FilesWriter(TableWriter):
 
         Args:
             incoming: the batch's columns; files leave out those that never had a value.
-            batch: the batch; the same one again, after a `Clash`, gets other names.
+            batch: the batch. Planned again after `commit` raised ObjectExists, it takes further
+                names, and the sink leaves out the rows that are visible.
             partition_keys: columns to partition by, which files are not: a warning says so.
             clock: the batch's one clock reading.
             tasks: number of tasks; for a frame, its number of partitions.
@@ -261,6 +243,8 @@ class FilesWriter(TableWriter):
     def _plan_columns(self, incoming: pa.Schema) -> tuple[pa.Schema, pa.Schema, tuple[str, ...]]:
         """Return the columns of the batch's files, those of the table, and warnings.
 
+        A table whose files were deleted starts over with the batch's columns.
+
         Raises:
             SchemaConflict: the batch's columns don't fit the table's.
         """
@@ -294,18 +278,18 @@ class FilesWriter(TableWriter):
         return ColumnLog(self.storage, self.table)
 
     def _read_columns(self) -> RecordedColumns:
-        """Return the table's recorded columns, read once."""
+        """Return the table's recorded columns, read once and kept."""
         if self._columns is None:
             self._columns = self._column_log.read()
         return self._columns
 
     def _was_emptied(self) -> bool:
-        """Whether the table's files were deleted; no longer than 60 seconds after its record."""
+        """Whether all files are deleted; False until 60 seconds after the columns' last record."""
         age = time.time() - self._read_columns().modified
         return not self._lost_race and age > _PUBLISHING and not self._has_any_file()
 
     def _has_any_file(self) -> bool:
-        """Whether the table has files; a store that refuses to list counts as having some."""
+        """Whether the table has files, True once known; also if the store refuses to list."""
         if not self._has_files:
             try:
                 self._has_files = self._column_log.has_files()
@@ -314,7 +298,7 @@ class FilesWriter(TableWriter):
         return self._has_files
 
     def _record_columns(self, columns: pa.Schema) -> tuple[str, ...]:
-        """Record the table's columns if they are new, before a file has them; return warnings.
+        """Record the table's columns if they are new, and retype earlier files; return warnings.
 
         Raises:
             ObjectExists: another load has changed the columns meanwhile: plan and stage again.
@@ -336,7 +320,7 @@ class FilesWriter(TableWriter):
         return warnings + self._retype_files(self._columns) if pending else warnings
 
     def _needs_retyping(self, columns: pa.Schema) -> bool:
-        """Whether earlier files may have text where the table gets another type."""
+        """Whether earlier files may have text where the table gets another type; False for CSV."""
         before = self._read_columns().schema
         if before is None or not self.encoder.has_types:
             return False
@@ -369,9 +353,9 @@ class FilesWriter(TableWriter):
 
     @contextmanager
     def register_publishing(self) -> Iterator[None]:
-        """Register this load as publishing, so that no other load finishes its intents.
+        """Register this load as publishing while the body runs: no other finishes its intents.
 
-        That holds also between a `Clash` and the commit of the objects staged again.
+        That holds also between a refused commit and the commit of the objects staged again.
         """
         with register_publisher() as owner:
             self._owner = owner
@@ -386,7 +370,8 @@ class FilesWriter(TableWriter):
         """Publish the staged objects: columns and intent first, done entry and manifest after.
 
         Raises:
-            Clash: keys are taken and the objects can't get others: plan and stage again.
+            ObjectExists: keys are taken and the objects can't get others. The other objects are
+                visible: plan and stage the batch again.
             CommitConflict: another process lands the same run's batch now.
             DestinationError: the store refuses; with a journal, repeating the run finishes it.
         """
@@ -401,9 +386,9 @@ class FilesWriter(TableWriter):
             if slot is not None:
                 entry = replace(done, digest=slot.digest, bookmark=_bookmark_value(batch))
                 slot.journal.write_done(slot.number, entry)
-        except ObjectExists as clash:
+        except ObjectExists:
             self._keep_published(plan, staged, publisher)
-            raise Clash(clash.message, clash.hint) from clash
+            raise
         except DestinationError as error:
             advice = self._recovery_advice(publisher)
             if not advice:
@@ -420,7 +405,10 @@ class FilesWriter(TableWriter):
     def _make_publisher(
         self, plan: TablePlan, staged: Sequence[Staged], batch: Batch
     ) -> FilePublisher:
-        """Return the publisher of the staged objects, and of those visible since a `Clash`."""
+        """Return the publisher of the staged objects and of those visible since a refused commit.
+
+        It writes an intent to the batch's journal, if there is one, and counts it.
+        """
         attempts, names, slot = self._attempts, plan.detail.names, self._journal_slot(batch)
         ordered = sorted(staged, key=lambda one: one.split)
         if self.storage.can_rename_staged:
@@ -449,7 +437,7 @@ class FilesWriter(TableWriter):
     def _keep_published(
         self, plan: TablePlan, staged: Sequence[Staged], publisher: FilePublisher
     ) -> None:
-        """Keep the rows that are visible after a `Clash`, by ranges, for the next plan."""
+        """Keep ranges of the rows that are visible after a refused commit, for the next plan."""
         attempts, tasks = self._attempts, max(1, plan.detail.names.tasks)
         clashes = [planned.staged for planned in publisher.clashes]
         most_objects = 1
@@ -464,7 +452,10 @@ class FilesWriter(TableWriter):
         attempts.held = [planned.staged for planned in publisher.published]
 
     def _recovery_advice(self, publisher: FilePublisher) -> str:
-        """Return the hint for a batch that was published in part; empty if no object is visible."""
+        """Return the hint for a batch published in part: repeat the run, or the visible objects.
+
+        Empty if no object is visible.
+        """
         if self.journal is not None and self._attempts.held:
             return "repeat the run with the same `run_id`: it goes on where this one stopped."
         if not publisher.published:
@@ -480,7 +471,7 @@ class FilesWriter(TableWriter):
         objects: Sequence[PlannedObject],
         singer_state: bytes | None,
     ) -> tuple[str, ...]:
-        """Write the load's manifest, if one is wanted; return a warning if the store refuses."""
+        """Write a batch's manifest, if configured and not empty; return a warning if refused."""
         if not self.manifest or not objects:
             return ()
         try:
@@ -512,13 +503,13 @@ class FilesWriter(TableWriter):
         )
 
     def discard(self, staged: Sequence[Staged]) -> None:
-        """Discard staged objects, but for those that a repeated run can still publish."""
+        """Delete staged objects, but for those that a repeated run can still publish."""
         for one in staged:
             if one not in self._attempts.held:
                 self.storage.discard(one)
 
     def memory(self, *, writes: bool = True) -> FileMemory:
-        """Return the table's bookmarks; `writes`: an interrupted load's batch may be finished."""
+        """Return the table's bookmarks; see `TableWriter.memory`."""
         return FileMemory(self.storage, self.table, writes)
 
     def prune(self, sequence: int) -> None:

@@ -22,7 +22,7 @@ from lakeport.writers.files import writer as writer_module
 from lakeport.writers.files.columns import ColumnLog
 from lakeport.writers.files.encode import Encoder
 from lakeport.writers.files.sink import FileSink, ObjectNames, RowRange, visible_rows
-from lakeport.writers.files.writer import Clash, FilesWriter
+from lakeport.writers.files.writer import FilesWriter
 
 CLOCK = datetime(2024, 3, 4, 15, 30, 45, 123456, tzinfo=UTC)
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -156,7 +156,7 @@ def test_a_clash_says_what_is_taken(tmp_path: Path) -> None:
     store.put(f"{NAME}.parquet", b"foreign")
     writer = FilesWriter(store, Encoder(), "users")
     plan = writer.plan(SCHEMA, BATCH, (), CLOCK, 1)
-    with pytest.raises(Clash, match=r"20240304-153045\.parquet exists"):
+    with pytest.raises(ObjectExists, match=r"20240304-153045\.parquet exists"):
         writer.commit(plan, stage(plan, [range(3)]), BATCH, None)
     assert writer.plan(SCHEMA, BATCH, (), CLOCK, 1).detail.names.first == 1
     assert writer.plan(SCHEMA, Batch("users", 1), (), CLOCK, 1).detail.names.first == 0
