@@ -704,7 +704,7 @@ class DatabaseFlushes:
         table = self.tables.read_keys(self.stream, keys, mark) if compares else None
         if table is None:
             return None
-        wanted = normalise_schema(table.schema)
+        key_schema = normalise_schema(table.schema)
         columns = tuple(column for key in keys for column in reader.columns if column.name == key)
         schema = pa.schema([to_table_field(column.name, column.type) for column in columns])
         sample = self._dialect.sample_row(columns)
@@ -712,10 +712,10 @@ class DatabaseFlushes:
             reader, columns=columns, where="", ranges=("",), schema=schema, sample=sample
         )
         fetched = alone.read_range(self._dialect.session, 0)
-        source_keys = [cast_batch(batch, wanted) for batch in fetched]
-        table_keys = [cast_batch(batch, wanted) for batch in table.to_batches()]
-        deleted = pa.Table.from_batches(table_keys, wanted).join(
-            pa.Table.from_batches(source_keys, wanted), list(keys), join_type="left anti"
+        source_keys = [cast_batch(batch, key_schema) for batch in fetched]
+        table_keys = [cast_batch(batch, key_schema) for batch in table.to_batches()]
+        deleted = pa.Table.from_batches(table_keys, key_schema).join(
+            pa.Table.from_batches(source_keys, key_schema), list(keys), join_type="left anti"
         )
         if not deleted.num_rows:
             return None

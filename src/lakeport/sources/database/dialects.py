@@ -171,27 +171,27 @@ def _apply_type(array: Any, column: DatabaseColumn) -> Any:
     """Convert a driver's array to the column's type: numbers from text, booleans from 0 and 1."""
     if isinstance(array.type, pa.BaseExtensionType) and array.type != pa.uuid():
         array = array.storage
-    wanted = column.type
-    if pa.types.is_list(wanted) and pa.types.is_decimal(wanted.value_type):
-        numbers = _parse_decimals(array.flatten(), wanted.value_type, column.name)
+    type_ = column.type
+    if pa.types.is_list(type_) and pa.types.is_decimal(type_.value_type):
+        numbers = _parse_decimals(array.flatten(), type_.value_type, column.name)
         lengths = pc.fill_null(pc.list_value_length(array), 0)
         offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
         return pa.ListArray.from_arrays(offsets, numbers, mask=array.is_null())
-    if pa.types.is_boolean(wanted) and pa.types.is_integer(array.type):
+    if pa.types.is_boolean(type_) and pa.types.is_integer(array.type):
         return pc.not_equal(array, 0)  # the check refused other values than 0 and 1
-    if pa.types.is_decimal(wanted) and pa.types.is_string(array.type):
-        return _parse_decimals(array, wanted, column.name)
+    if pa.types.is_decimal(type_) and pa.types.is_string(array.type):
+        return _parse_decimals(array, type_, column.name)
     return array
 
 
-def _parse_decimals(texts: Any, wanted: pa.DataType, name: str) -> Any:
+def _parse_decimals(texts: Any, type_: pa.DataType, name: str) -> Any:
     """Cast text to decimals; raise SourceError naming the column if a value does not fit."""
     try:
-        return texts.cast(wanted)
+        return texts.cast(type_)
     except pa.ArrowInvalid:
         pass
     raise SourceError(  # outside the handler: Arrow's own words hold the value
-        f"column {name!r} holds a number that decimal({wanted.precision},{wanted.scale}) can't "
+        f"column {name!r} holds a number that decimal({type_.precision},{type_.scale}) can't "
         "hold: NaN, an infinity, or one with more digits",
         "read it by `query`, as `NULLIF(column, 'NaN')` or cast to double precision or text.",
     )

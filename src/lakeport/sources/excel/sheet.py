@@ -43,9 +43,9 @@ class Row(NamedTuple):
 
 @contextmanager
 def open_sheet(
-    source: BinaryIO, name: str, sheet: str, limits: UnpackLimits
+    source: BinaryIO, file_name: str, sheet_name: str, limits: UnpackLimits
 ) -> Iterator[Iterator[Row]]:
-    """Context manager: open the sheet `sheet`, or the first visible one for ""; give its rows.
+    """Context manager: open the sheet `sheet_name`, or the first visible one for ""; give its rows.
 
     Raises:
         SourceError: the file is no workbook, or has no such sheet; while iterating, if the sheet
@@ -55,14 +55,14 @@ def open_sheet(
         warnings.simplefilter("ignore")  # of what openpyxl leaves out, such as print areas
         if source.read(len(_OLE_MAGIC)) == _OLE_MAGIC:
             raise SourceError(
-                f"file {name!r} is a workbook with a password, or one of Excel 97 to 2003",
+                f"file {file_name!r} is a workbook with a password, or one of Excel 97 to 2003",
                 "save it as .xlsx without a password.",
             )
-        with _explain_errors(name):
-            check_archive(source, name, limits)
+        with _explain_errors(file_name):
+            check_archive(source, file_name, limits)
             workbook = load_workbook(source, read_only=True, data_only=True, keep_links=False)
-        found = _choose_sheet(workbook, name, sheet)
-        yield _read_rows(workbook, found, name)
+        found = _choose_sheet(workbook, file_name, sheet_name)
+        yield _read_rows(workbook, found, file_name)
 
 
 @contextmanager
@@ -80,19 +80,21 @@ def _explain_errors(name: str) -> Iterator[None]:
         ) from error
 
 
-def _choose_sheet(workbook: Any, name: str, wanted: str) -> Any:
-    """Return the sheet `wanted`, or for "" the first visible or first; SourceError if missing."""
+def _choose_sheet(workbook: Any, file_name: str, sheet_name: str) -> Any:
+    """Return a sheet by its name, for "" the first visible or first; SourceError if missing."""
     sheets = workbook.worksheets
     for sheet in sheets:
-        if sheet.title == wanted or (not wanted and sheet.sheet_state == "visible"):
+        if sheet.title == sheet_name or (not sheet_name and sheet.sheet_state == "visible"):
             return sheet
-    if sheets and not wanted:
+    if sheets and not sheet_name:
         return sheets[0]
     there = ", ".join(
         repr(sheet.title) + " (hidden)" * (sheet.sheet_state != "visible") for sheet in sheets
     )
     raise SourceError(
-        f"file {name!r} has no sheet {wanted!r}" if wanted else f"file {name!r} has no sheet",
+        f"file {file_name!r} has no sheet {sheet_name!r}"
+        if sheet_name
+        else f"file {file_name!r} has no sheet",
         f"it has {there}." if there else "charts have no rows.",
     )
 
