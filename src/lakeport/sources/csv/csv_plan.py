@@ -61,7 +61,7 @@ def plan_csv(files: FileSet) -> Batch:
     csv_files, unnamed_warnings = _drop_empty_columns(files, scanned, declared)
     names = _reconcile_columns(files, csv_files, declared)
     columns, traces = _infer_columns(files, csv_files, names, declared, formats)
-    is_joined, join_warnings = _judge_traces(traces, csv_files, columns)
+    is_joined, join_warnings = _detect_joined_files(traces, csv_files, columns)
     layouts = list(dict.fromkeys(csv.layout for csv in csv_files))
     layout_of = {csv.file.uri: layouts.index(csv.layout) for csv in csv_files}
     reader = CsvReader(
@@ -311,7 +311,7 @@ def _read_candidates(
     return merge_candidates(found)
 
 
-def _judge_traces(
+def _detect_joined_files(
     traces: JoinTraces, csv_files: Iterable[CsvFile], columns: _Columns
 ) -> tuple[bool, list[str]]:
     """Return whether readers drop repeated headers and byte order marks, and warnings on them.
@@ -413,7 +413,7 @@ def _suggest_options(csv: CsvFile, columns: _Columns, options: CsvOptions) -> It
         for name, choice in columns.inferred.items()
         if pa.types.is_string(choice.type) and not choice.is_empty and not choice.doubt
     }
-    numbers = () if _settles_points(dialect, options) else columns.plain_doubles
+    numbers = () if _are_points_decimal(dialect, options) else columns.plain_doubles
     rows = [(line, row) for line, row in csv.first_rows() if len(row) == len(names)]
     if not rows or not (texts or numbers):
         return
@@ -445,7 +445,7 @@ def _suggest_options(csv: CsvFile, columns: _Columns, options: CsvOptions) -> It
             yield f"column {name!r} {reason}; it stays text{alike}."
 
 
-def _settles_points(dialect: CsvDialect, options: CsvOptions) -> bool:
+def _are_points_decimal(dialect: CsvDialect, options: CsvOptions) -> bool:
     """Whether points are certainly decimal marks: commas delimit fields, or the user set marks."""
     return dialect.delimiter == "," or options.decimal is not None or options.thousands is not None
 

@@ -544,13 +544,10 @@ def split_file(
     *,
     read_bytes: int = _BLOCK_BYTES,
 ) -> list[Split]:
-    """Split a UTF-8 CSV file at record ends into ranges of about `split_bytes`.
+    """Split a CSV file at record ends into ranges of about `split_bytes`; BadRecords over 100 MB.
 
     It looks for quotes and line breaks only, and parses no field. A file of one split is not read;
     of another, `on_block` is called with each block of about `read_bytes`.
-
-    Raises:
-        BadRecords: a record is longer than 100 MB, mostly because a quote is not closed.
     """
     size = file.bytes
     whole = file.split(header.start, size, header.line)

@@ -23,7 +23,7 @@ from lakeport.sources.csv.dialect import CsvOptions
 from lakeport.sources.excel.cells import CellKind, infer_field_type, quote
 from lakeport.sources.files.file_set import FileSet, run_in_process
 from lakeport.sources.files.source_file import SourceFile
-from lakeport.sources.input.decompression import UnpackLimits, compression_of, open_stream
+from lakeport.sources.input.decompression import UnpackLimits, detect_compression, open_stream
 
 if TYPE_CHECKING:
     from lakeport.sources.excel.sheet import Row
@@ -184,7 +184,7 @@ def _open_workbook(
     with ExitStack() as opened:
         stored = opened.enter_context(file.open(limits))
         if file.storage is None and not file.member:
-            packed = compression_of(stored.read(8))
+            packed = detect_compression(stored.read(8))
             stored.seek(0)
             if not packed:
                 yield stored

@@ -15,7 +15,7 @@ from lakeport.errors import SourceError
 from lakeport.model import Split
 from lakeport.sources.input.decompression import (
     UnpackLimits,
-    compression_of,
+    detect_compression,
     is_archive,
     open_member,
 )
@@ -58,7 +58,7 @@ def check_signature(file: SourceFile, *, texts: bool = True) -> None:
     with file.open() as source:
         head = source.read(_HEAD_BYTES)
     name, format_ = _detect_format(head, file, texts=texts)
-    if not name and file.format == "xlsx" and not (is_archive(head) or compression_of(head)):
+    if not name and file.format == "xlsx" and not (is_archive(head) or detect_compression(head)):
         raise SourceError(
             f"file {file.name!r} is no Excel workbook" if head else f"file {file.name!r} is empty",
             "get it again; or name its format with `--source-format` (`source_format=`), such as "

@@ -144,7 +144,7 @@ _CODECS = (
 )
 
 
-def compression_of(head: bytes) -> str:
+def detect_compression(head: bytes) -> str:
     """Return the compression of a file by its first bytes, such as `gzip`; empty for none."""
     codec = _find_codec(head)
     return codec.name if codec else ""

@@ -15,7 +15,7 @@ from lakeport.host.activity import add_progress
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import (
     UnpackLimits,
-    compression_of,
+    detect_compression,
     is_archive,
     list_members,
     open_member,
@@ -83,7 +83,7 @@ def is_packed(file: SourceFile) -> bool:
         return True
     with file.open() as source:
         head = source.read(8)
-    return is_archive(head) or bool(compression_of(head))
+    return is_archive(head) or bool(detect_compression(head))
 
 
 def _open_only_member(archive: BinaryIO, file: SourceFile, limits: UnpackLimits) -> BinaryIO:

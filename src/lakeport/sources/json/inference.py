@@ -40,17 +40,17 @@ _JSON = FieldType(Kind.JSON)
 def infer_fields(
     blocks: Iterable[bytes], as_json: Collection[str] = (), max_columns: int = 0
 ) -> tuple[Field, ...]:
-    """Infer the columns of JSON records from every record, in the order of their first values.
+    """Infer the columns of JSON records from all their values; JSON where kinds differ.
 
     Integers, numbers, booleans, text, lists and objects are kept apart; text stays text, whatever
     it looks like. Values of different kinds, and numbers that neither 64 bit nor a double can hold,
-    make the column JSON text. Lines that are no objects are skipped: the reader refuses them.
+    make the column JSON text. Lines that are no objects are skipped: the reader refuses them. The
+    columns are in the order of their first values.
 
     Args:
         blocks: whole lines, each block of a size that fits in memory.
         as_json: columns that are JSON text, whatever they hold.
-        max_columns: inference ends at the first record with which there are more columns and
-            members; 0 for no limit.
+        max_columns: inference ends once there are more columns and members; 0 for no limit.
 
     >>> fields = infer_fields([b'{"n": 1, "s": "2024-01-01"}', b'{"n": 2.5, "b": true}'])
     >>> [(f.name, f.type.kind.value) for f in fields]
@@ -113,13 +113,13 @@ def merge_inferred(parts: Iterable[tuple[Field, ...]]) -> tuple[Field, ...]:
     [('json', frozenset())]
     """
     fields: tuple[Field, ...] = reduce(merge_fields, parts, ())
-    return tuple(replace(field, type=_forget_openings(field.type)) for field in fields)
+    return tuple(replace(field, type=_clear_openings(field.type)) for field in fields)
 
 
-def _forget_openings(type_: FieldType) -> FieldType:
+def _clear_openings(type_: FieldType) -> FieldType:
     """Return a type without `opening` at all levels: its texts are not parsed as JSON."""
-    members = tuple(replace(member, type=_forget_openings(member.type)) for member in type_.fields)
-    item = None if type_.item is None else _forget_openings(type_.item)
+    members = tuple(replace(member, type=_clear_openings(member.type)) for member in type_.fields)
+    item = None if type_.item is None else _clear_openings(type_.item)
     return replace(type_, item=item, fields=members, opening=frozenset())
 
 

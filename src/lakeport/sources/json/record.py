@@ -258,7 +258,7 @@ class JsonDecoder:
         except RecursionError:
             raise Fault("", _TOO_DEEP) from None
         except json.JSONDecodeError as error:
-            raise Fault("", "cut off" if _cut_off(error) else "not JSON") from None
+            raise Fault("", "cut off" if _is_cut_off(error) else "not JSON") from None
         if self._repeated:
             path = _find_path(value, lambda part: type(part) is _RepeatedKeys)
             raise Fault(path or "", "duplicate key in an object")
@@ -302,7 +302,7 @@ def depth_exceeds(line: bytes, limit: int) -> bool:
     return False
 
 
-def _cut_off(error: json.JSONDecodeError) -> bool:
+def _is_cut_off(error: json.JSONDecodeError) -> bool:
     """Whether an error of Python's decoder means that the text ended before the value did."""
     rest = error.doc[error.pos :]
     return (

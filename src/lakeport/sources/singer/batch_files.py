@@ -15,7 +15,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from lakeport.errors import SourceError
 from lakeport.scrub import scrub
-from lakeport.sources.input.decompression import UnpackLimits, compression_of, open_stream
+from lakeport.sources.input.decompression import UnpackLimits, detect_compression, open_stream
 from lakeport.sources.input.lines import read_blocks
 from lakeport.sources.singer.messages import BatchMessage
 
@@ -146,7 +146,7 @@ def read_batch_files(
     """
     for uri, path in [(uri, resolve_batch_file(uri, roots)) for uri in message.manifest]:
         with _open_resolved(uri, path) as file:
-            kind = compression_of(file.read(_HEAD))
+            kind = detect_compression(file.read(_HEAD))
             if (kind or "none") != message.compression:
                 raise SourceError(
                     f"batch file {path}: compression is {kind or 'none'}, and its BATCH message "

@@ -18,7 +18,7 @@ import zstandard
 
 from lakeport.errors import InputError, MissingDependency, SourceError
 from lakeport.sources.input.decompression import (
-    compression_of,
+    detect_compression,
     open_input,
     open_inputs,
     open_stream,
@@ -160,8 +160,8 @@ def test_stdin_is_a_pipe_that_may_be_compressed(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_no_magic_number_tells_is_plain() -> None:
-    assert compression_of(b"BZ") == ""
-    assert compression_of(b"") == ""
+    assert detect_compression(b"BZ") == ""
+    assert detect_compression(b"") == ""
 
 
 class OnlyRead:
