@@ -150,7 +150,7 @@ def test_a_report_of_others_spoils_no_page(lake: Path, tmp_path: Path) -> None:
 
 
 def test_what_does_not_fit_is_left_out_and_links_nowhere(lake: Path) -> None:
-    made = build_lake_file(open_pages(load_target(str(lake), {})), largest=20_000)
+    made = build_lake_file(open_pages(load_target(str(lake), {})), max_characters=20_000)
     assert made.left_out > 0 and made.pages + made.left_out == 6
     found = elements(made.html)
     targets = {element.attributes["id"] for element in found if "id" in element.attributes}

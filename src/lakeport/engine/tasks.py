@@ -44,7 +44,6 @@ class FailurePolicy:
     """Failure policy of a job's tasks: attempts, and how a failed task stops later ones.
 
     Attributes:
-        attempts: how often Spark tries a task.
         flag_folder: folder that all tasks share. A failed task leaves its number there, and those
             with higher numbers do not start. Empty without a shared disk.
         process_context: environment to run the task in; None for the worker's own.

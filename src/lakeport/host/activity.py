@@ -31,7 +31,6 @@ class Activity:
         total: bytes to do; -1 if unknown.
         rows_total: rows to do; -1 if unknown.
         done: bytes done.
-        rows: rows done.
         count_total: number of the things that `name` says in the plural; -1 if none are counted.
         count: how many of them are done.
         load: the load that it is part of, if several run; else empty.

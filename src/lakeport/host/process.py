@@ -51,7 +51,7 @@ _STEP_SECONDS: Final = 0.05
 
 
 def is_running(process: int) -> bool:
-    """Whether a process of this user runs; False for the id 0.
+    """Whether a process of this user runs, by its id; False for 0.
 
     >>> is_running(os.getpid()), is_running(0)
     (True, False)
@@ -66,11 +66,7 @@ def is_running(process: int) -> bool:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have Linux kill this process when the thread that forked it ends; at once if it has ended.
-
-    Args:
-        parent: id of the parent process.
-    """
+    """Have Linux kill this process when the thread that forked it ends; at once if it has ended."""
     ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)

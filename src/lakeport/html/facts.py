@@ -25,7 +25,6 @@ class BadSample:
     Attributes:
         stream: its stream's name; empty for a line that is of none.
         column: dotted path of the column at fault; empty where the whole record is.
-        reason: the reason for its rejection.
         where: its file, if the source had several, and its line, such as `b.csv, line 7`; may be
             empty.
         record: the record as text, at most 500 characters.
@@ -66,9 +65,6 @@ class RunFacts(msgspec.Struct, frozen=True):
 
 def parse_run_facts(report: Mapping[str, Any]) -> RunFacts | None:
     """Parse a run's report, whose missing keys get defaults; return None if it is no report.
-
-    Args:
-        report: as `LandingReport.to_dict` gives it.
 
     >>> parse_run_facts({"run_id": "a", "started": "2024-05-01T10:30:00+00:00"}).rows
     0

@@ -163,7 +163,6 @@ class LoadBox:
         uses: the loads that it uses.
         words: its action or outcome, in one line.
         state: `ok`, `failed`, or empty for neither.
-        facts: names and values.
         columns: column -> type.
         error: `type`, `message` and `hint` of its error; None if it did not fail.
     """

@@ -33,13 +33,7 @@ _REDIRECT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Host, IP and port on which the server listens.
-
-    Attributes:
-        host: the host as `--host` has it.
-        ip: the IP address of the socket.
-        port: the port of the socket.
-    """
+    """Host, as `--host` has it, and the IP and port of the socket on which the server listens."""
 
     host: str
     ip: str
@@ -89,10 +83,7 @@ class Address:
 
 @contextmanager
 def open_listener(host: str, port: int) -> Iterator[tuple[socket.socket, Address]]:
-    """Open a listening socket for as long as the body runs; yield it with its address.
-
-    Args:
-        port: 0 for a free one.
+    """Open a listening socket for the body, on a free port for 0; yield it with its address.
 
     Raises:
         ConfigError: there is no such interface, or the port can't be had.

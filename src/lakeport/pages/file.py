@@ -110,21 +110,17 @@ def build_page_file(config: DestinationConfig, run: str | None, *, masked: bool)
     )
 
 
-def build_lake_file(pages: LakePages, largest: int = _LARGEST) -> PageFile:
-    """Build the file of a lake with its tables and newest runs, or of a single table.
-
-    Args:
-        largest: most characters of the pages of its tables; others are left out.
-    """
+def build_lake_file(pages: LakePages, max_characters: int = _LARGEST) -> PageFile:
+    """Build the file of a table, or of a lake with its newest runs and as many tables as fit."""
     if pages.is_table:
         return build_single_page_file(pages.build_table_page(""))
     tables, runs = pages.list_tables(), pages.list_runs()
     changed = sorted(tables, key=lambda t: t.last_change.timestamp() if t.last_change else 0)
     made = _FilePages()
     newest = changed[: -_TABLES - 1 : -1]
-    made.add((partial(pages.build_table_page, table.name) for table in newest), largest)
+    made.add((partial(pages.build_table_page, table.name) for table in newest), max_characters)
     of_runs = (partial(pages.build_run_page, run, made.href) for run in runs[:_RUNS])
-    made.add(of_runs, min(largest, _RUNS_ROOM))
+    made.add(of_runs, min(max_characters, _RUNS_ROOM))
     first = pages.build_lake_page(runs, made.href, tables)
     html = document.build_single_document(
         first.title, render_template("file.html", pages=[first, *made]), made.href

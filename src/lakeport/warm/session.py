@@ -87,7 +87,6 @@ class WarmSession:
 
     Args:
         settings: the path of its socket, what its clients have to share with it, its limits.
-        listener: the socket.
         spark: channel to the process that has Spark.
     """
 

@@ -75,7 +75,6 @@ class DriverSession:
 
     Attributes:
         needs: keys of `jars.JARS` that the session has.
-        attempts: how often Spark tries a task.
         adopted: whether the user built the session; lakeport never stops it then.
         streams: number of streaming queries on it; while there are any, no session replaces it.
         secrets: values that must not appear in messages.

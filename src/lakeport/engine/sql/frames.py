@@ -168,9 +168,7 @@ def normalise_frame(frame: DataFrame, stream: str) -> DataFrame:
 def find_untyped_in_frame(frame: DataFrame, stored: DataFrame) -> dict[str, pa.DataType]:
     """Return the columns that have void parts, with types that mark them (`schema.nested`).
 
-    Args:
-        frame: the user's frame.
-        stored: the frame that `normalise_frame` returned for it.
+    `stored` is the frame that `normalise_frame` returned for the user's `frame`.
     """
     columns = from_spark_json(stored.schema.json())
     return find_untyped_columns(
