@@ -47,6 +47,7 @@ from lakeport.writers.delta.plan import (
     DeltaPlan,
     TableRequest,
     check_takes_changes,
+    list_spark_reasons,
     stored_columns,
 )
 from lakeport.writers.delta.writer import DeltaWriter, TableOperation
@@ -268,20 +269,20 @@ def _cast_column(column: pa.Array, before: pa.Field, after: pa.Field) -> pa.Arra
 
 
 def _require_table(state: TableState | None) -> TableState:
-    """Return the state; DestinationError if the table is gone."""
+    """Return the state, which is None without a table: that raises DestinationError."""
     if state is None:
         raise DestinationError("there is no Delta table any more", "look at the folder.")
     return state
 
 
 def _open_other_columns(state: TableState, name: str) -> pa.Schema:
-    """Return the columns, open where no value came yet but for one, which has text there."""
+    """Return the table's columns, open where no value came yet; `name` has text there instead."""
     closed = state.schema.field(name)
     return pa.schema([closed if f.name == name else f for f in state.open_schema])
 
 
 def _spell_column(state: TableState, column: str, uri: str) -> str:
-    """Return the column's name as the table spells it; ConfigError if there is none."""
+    """Return the column's name as the table spells it; ConfigError for none or a nested part."""
     names = {name.lower(): name for name in state.schema.names}
     if column.lower() not in names:
         nested = [f.name.lower() for f in state.schema if pa.types.is_nested(f.type)]
@@ -328,11 +329,7 @@ def _check_change(state: TableState, column: str, type_: pa.DataType, uri: str) 
             f"column {name!r} is {format_type(before)}, of which no value is {format_type(type_)}",
             f"{_suggest_type(uri, name, before, type_)}, or land in another table.",
         )
-    reasons = list(state.needs_spark)
-    if "deletionVectors" in state.features:
-        reasons.append("deletion vectors")
-    if state.properties.get("delta.enableChangeDataFeed") == "true":
-        reasons.append("a change data feed")
+    reasons = list(list_spark_reasons(state, Mode.MERGE))
     if name in {path.partition(".")[0] for path in state.clustering}:
         reasons.append(f"clustering by {name!r}")
     if reasons:

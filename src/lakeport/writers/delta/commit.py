@@ -103,8 +103,7 @@ class BatchContent:
     ) -> frozenset[str]:
         """Return the files that appends have loaded since the table was last overwritten.
 
-        Args:
-            last_transactions: returns the newest number of each application id, -1 for none.
+        `last_transactions` returns the newest `txn` number of each application id, -1 for none.
         """
         if not self.files:
             return frozenset()
@@ -115,41 +114,31 @@ class BatchContent:
         return frozenset(file for file, app in apps.items() if newest[app] >= since)
 
     def partly_landed_error(self, loaded: Collection[str]) -> PartlyLanded:
-        """Return the exception by which the batch lands again without its loaded files."""
+        """Return the PartlyLanded by which a load lands its batch again without loaded files."""
         some = f"{len(loaded):,} of {len(self.files):,} files"
         return PartlyLanded(loaded, f"left out {some}: the table has had their content before")
 
     def duplicate_note(self, loaded: Collection[str]) -> str:
-        """Return the report's note that the table now has the rows of loaded files twice."""
+        """Return the report's note that the table now has the rows of all or some files twice."""
         if len(loaded) == len(self.files):
             return f"the table had this content before, and has its rows twice now; {_ONCE}"
         some = f"{len(loaded):,} of these {len(self.files):,} files"
         return f"the table had {some} before, whose rows are there twice now; {_ONCE}"
-
-    def txn_actions(self, version: int, moment: int) -> list[str]:
-        """Return one `txn` action per content name, as JSON text.
-
-        Args:
-            version: the version that the commit makes if no other comes first.
-            moment: milliseconds since 1970.
-        """
-        names = dict.fromkeys(self.files.values())
-        return [transaction_action(CONTENT + name, version, moment) for name in names]
 
 
 NO_CONTENT: Final = BatchContent()
 
 
 def recover_commit(
-    log: DeltaLog, is_ours: Callable[[Commit], bool], read: int, failure: LakeportError
+    log: DeltaLog, is_ours: Callable[[Commit], bool], read_version: int, failure: LakeportError
 ) -> Commit:
     """Return our commit if the log has it although it was reported as failed; else raise.
 
     Args:
-        log: the table's log.
+        log: the table's log, which is read with a shorter deadline if no answer came.
         is_ours: whether a commit is the one that was tried.
-        read: the version that the commit was to follow, or an earlier one.
-        failure: how the commit was reported to have failed.
+        read_version: the version that the commit was to follow, or an earlier one.
+        failure: the error by which the commit was reported as failed.
 
     Raises:
         OutcomeUnknown: the log can't be read; or it lacks the commit, but no store or JVM has
@@ -163,7 +152,7 @@ def recover_commit(
     if _is_unanswered(failure):
         log.storage.shorten_deadline()  # the store has used up its time
     try:
-        found = next(filter(is_ours, log.commits_since(read)), None)
+        found = next(filter(is_ours, log.commits_since(read_version)), None)
     except LakeportError as unread:
         text = f"{problem}; and the table's log can't be read: {unread.message}"
         raise OutcomeUnknown(text, hint) from failure
@@ -176,7 +165,7 @@ def recover_commit(
 
 
 def _is_unanswered(error: BaseException) -> bool:
-    """Whether the JVM or the store gave no answer, so that the commit may still be under way."""
+    """Whether an error means no answer of JVM or store, so that the commit may be under way."""
     silent = (OutcomeUnknown, Unreachable)
     return any(isinstance(cause, silent) or is_lost_call(cause) for cause in walk_causes(error))
 
@@ -188,9 +177,6 @@ class StagedFiles:
         storage: where the files are staged.
         staged: the files.
         log: the log of the table that they are for; None for files that no table will name.
-
-    Attributes:
-        staged: the files.
     """
 
     def __init__(
@@ -199,7 +185,7 @@ class StagedFiles:
         self._storage = storage
         self.staged = list(staged)
         self._log = log
-        self._read: int | None = None
+        self._read_version: int | None = None
         self._published: set[str] = set()
         self._kept = False
 
@@ -209,7 +195,7 @@ class StagedFiles:
 
     @contextmanager
     def for_attempt(self) -> Iterator[StagedFiles]:
-        """Yield the files of one attempt to commit: these, or a new empty set if these are none."""
+        """Yield the files for one attempt: these, or if none are staged, a context of its own."""
         if self.staged:
             yield self
             return
@@ -217,11 +203,7 @@ class StagedFiles:
             yield own
 
     def publish(self) -> None:
-        """Make every file visible under the key that it was staged for.
-
-        Raises:
-            DestinationError: the store refused.
-        """
+        """Make every file visible under its key, once, in threads; DestinationError if refused."""
         waiting = [item for item in self.staged if item.key not in self._published]
         with ThreadPoolExecutor(_PUBLISHERS) as pool:
             list(pool.map(self._publish, waiting))
@@ -231,13 +213,14 @@ class StagedFiles:
         self._kept = True
 
     @contextmanager
-    def keep_while_committing(self, read: int) -> Iterator[None]:
-        """Protect the published files from removal during a commit, and if its outcome is unknown.
+    def keep_while_committing(self, read_version: int) -> Iterator[None]:
+        """Keep the published files during a commit, and after it if its outcome is unknown.
 
-        Args:
-            read: the version that the commit is to follow.
+        After success and any other LakeportError the context's end deletes them again, unless
+        `keep` follows. The commit is to follow `read_version`.
         """
-        self._read = read if self._read is None else min(read, self._read)
+        known = read_version if self._read_version is None else self._read_version
+        self._read_version = min(read_version, known)
         self._kept = True
         try:
             yield
@@ -253,9 +236,9 @@ class StagedFiles:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Discard staged files, and delete published ones unless they are kept. Never raises.
+        """Discard staged files; delete published ones unless kept or the log may name one of them.
 
-        No file is deleted before the table's log was read and found not to name any of them.
+        Never raises.
         """
         deleted = () if self._kept or self._may_be_in_log() else tuple(self._published)
         for key in deleted:
@@ -265,11 +248,12 @@ class StagedFiles:
             self._storage.discard(item)
 
     def _may_be_in_log(self) -> bool:
-        """Whether the table's log may name one of the published files."""
+        """Whether the table's log may name one of the published files; True if it can't be read."""
+        version = self._read_version
         if not self._published or self._log is None:
             return False
         try:
-            return self._read is None or self._log.adds_any(self._published, self._read)
+            return version is None or self._log.adds_any(self._published, version)
         except LakeportError:
             return True
 
@@ -287,7 +271,7 @@ class TableTransaction:
 
     Args:
         log: the table's log.
-        contents: what the table holds; None where there is no table.
+        contents: the table's files and state that were read; None where there is no table.
         session: returns the session in which delta-spark commits; None for a plain table, whose
             commit is written as the log's next file.
 
@@ -317,7 +301,7 @@ class TableTransaction:
     def begin(
         cls, log: DeltaLog, plan: DeltaPlan, session: Callable[[], DeltaSession], *, by_log: bool
     ) -> TableTransaction:
-        """Begin a transaction on the newest version.
+        """Begin a transaction on the newest version; it has no files for an append, or for Spark.
 
         Args:
             log: the table's log.
@@ -339,15 +323,11 @@ class TableTransaction:
         return None if self._contents is None else self._contents.state
 
     def watch(self, app_id: str) -> None:
-        """Make later commits of others with a `txn` action of this application id conflict."""
+        """Make others' later commits with a `txn` action of an application id conflict."""
         self._watched.add(app_id)
 
     def last_transactions(self, apps: Collection[str]) -> dict[str, int]:
-        """Return the newest `txn` number of each application id, -1 for none.
-
-        Raises:
-            DestinationError: the store refused.
-        """
+        """Return each application id's newest `txn` number at the version read, -1 for none."""
         known = {} if self._contents is None else self._contents.transactions
         return self._log.last_transactions(self.version, apps, known)
 
@@ -356,7 +336,7 @@ class TableTransaction:
         self._read_all = True
 
     def all_files(self) -> Sequence[DataFile]:
-        """Return every data file of the table; see `read_all`."""
+        """Return every data file; any later change of the table conflicts with this commit."""
         if self._contents is None:
             return ()
         self.read_all()
@@ -375,20 +355,14 @@ class TableTransaction:
         return [file for file in files if is_read(file.partition)]
 
     def set_metadata(self, action: str, *, replaces: bool = False) -> None:
-        """Set the commit's `metaData` action, which changes the table's schema or creates it.
+        """Set the commit's `metaData` action, JSON text that changes the schema or creates a table.
 
-        Args:
-            action: a `metaData` action as JSON text.
-            replaces: whether the commit removes all data files, so that these need not fit.
+        With `replaces`, delta-spark does not check that earlier data files fit the schema.
         """
         self._metadata, self._replaces = action, replaces
 
     def remove(self, files: Sequence[DataFile], *, changes_rows: bool = True) -> None:
-        """Add files to those that the commit removes.
-
-        Args:
-            files: data files of the table.
-            changes_rows: whether the commit changes the table's rows.
+        """Add data files to those that the commit removes.
 
         Raises:
             DestinationError: the commit changes rows, and the table only takes appends.
@@ -430,7 +404,7 @@ class TableTransaction:
         return version
 
     def _create_version(self, version: int, data: bytes) -> Commit | None:
-        """Create a version's commit file; return the commit that has the version, None for ours.
+        """Create a version's commit file; return None, or the commit that has the version already.
 
         Raises:
             LakeportError: the file may have been created all the same.
@@ -449,7 +423,10 @@ class TableTransaction:
     def _commit_by_spark(
         self, session: DeltaSession, actions: Sequence[str], operation: CommitInfo
     ) -> int:
-        """Commit by delta-spark, behind others' commits since this version; return the version."""
+        """Commit by delta-spark, behind others' commits since this version; return the version.
+
+        Raises as `commit`.
+        """
         txn = session.transaction(self._log.hadoop_uri)
         if txn.version < self.version:
             raise conflict_error()
@@ -474,7 +451,7 @@ class TableTransaction:
             return self._recover_version(txn.id, failure)
 
     def _recover_version(self, txn_id: str, failure: LakeportError) -> int:
-        """Return the version of a commit that was reported as failed; see `recover_commit`."""
+        """Return a failed commit's version if the log has it; else raise as `recover_commit`."""
         commit = recover_commit(
             self._log, lambda c: c.info.get("txnId") == txn_id, self.version, failure
         )
@@ -483,7 +460,7 @@ class TableTransaction:
     def _commit_lines(
         self, actions: Sequence[str], operation: CommitInfo, txn_id: str
     ) -> list[str]:
-        """Return the lines of the commit file, one action each."""
+        """Return the commit file's lines: commitInfo, a new table's protocol, and all actions."""
         now = int(time.time() * 1000)
         lines = [format_action("commitInfo", self._commit_info(operation, txn_id, now))]
         if self._contents is None:
@@ -529,7 +506,7 @@ class TableTransaction:
             raise conflict_error()
 
     def _write_due_checkpoint(self, version: int) -> None:
-        """Write a checkpoint where one is due. Never raises, as the commit is durable."""
+        """Write a checkpoint if one is due for an existing table; log a failure, never raise."""
         state = self.state()
         if state is None or not is_checkpoint_due(version, state.properties):
             return
@@ -549,7 +526,7 @@ def _changes_partitions(
 
 
 def _operation_parameters(operation: CommitInfo) -> dict[str, str]:
-    """Return `operationParameters` of the history, as delta-spark writes them."""
+    """Return a commit's `operationParameters` by its operation, as delta-spark writes them."""
     if operation.name != "WRITE":
         actions = {"matched": "update", "notMatched": "insert"} if operation.name == "MERGE" else {}
         clauses = {f"{k}Predicates": json.dumps([{"actionType": v}]) for k, v in actions.items()}
@@ -576,9 +553,7 @@ class CommitOutcome:
     """A commit that was made.
 
     Attributes:
-        version: the version that it made.
-        removed_files: how many files it removed.
-        removed_rows: the rows in them; None where the log does not tell.
+        removed_rows: the rows in the removed files; None where the log does not tell.
         metrics: counts of Spark's own writer.
     """
 
@@ -593,7 +568,6 @@ class TableChange:
     """The change that one commit makes to a table, planned on the table's present state.
 
     Attributes:
-        plan: the plan on that state.
         mark: the commit's mark, by which lakeport recognises it.
         operation: the commit's entry in the table's history.
         staged: the data files that the commit adds.
@@ -601,10 +575,8 @@ class TableChange:
         content: names by which the table recognises the batch's content when it comes again.
         changes_rows: whether the commit changes the table's rows, for readers of changes.
         by_spark: changes the rows in Spark, where only Spark may; None for an append or overwrite.
-        rows: how many rows the commit lands; None for those of its files.
-        unchanged: how many matched rows of a merge keep their values; None where unknown.
-        notes: sentences for the report.
-        warnings: warnings for the report.
+        rows: number of rows that the commit lands; None for those of its files.
+        unchanged: number of a merge's matched rows that keep their values; None where unknown.
     """
 
     plan: DeltaPlan
@@ -621,20 +593,15 @@ class TableChange:
     warnings: tuple[str, ...] = ()
 
     def commit(self, log: DeltaLog, txn: TableTransaction) -> CommitOutcome:
-        """Publish the files and commit their actions.
+        """Publish the files and commit their actions; raises as `TableTransaction.commit`.
 
-        Args:
-            log: the table's log.
-            txn: a fresh transaction on the state that the change is planned on.
-
-        Raises:
-            LakeportError: as `TableTransaction.commit`.
+        `txn` is a fresh transaction on the state that the change is planned on.
         """
-        plan, moment = self.plan, int(time.time() * 1000)
+        plan, now = self.plan, int(time.time() * 1000)
         if plan.metadata_changes:
             if plan.evolution.typed:
                 txn.read_all()  # no file with the column may come meanwhile
-            txn.set_metadata(self._metadata_action(moment), replaces=plan.evolution.replaced)
+            txn.set_metadata(self._metadata_action(now), replaces=plan.evolution.replaced)
         txn.remove(self.removed, changes_rows=self.changes_rows)
         above = f"{log.folder}/" if log.folder else ""
         actions = [
@@ -642,7 +609,7 @@ class TableChange:
                 item.key.removeprefix(above),
                 item.partition,
                 item.bytes,
-                moment,
+                now,
                 item.stats,
                 changes_rows=self.changes_rows,
             )
@@ -651,24 +618,23 @@ class TableChange:
         if plan.cluster_by:
             names = physical_names(plan.schema_json, plan.cluster_by)
             actions.append(clustering_action([[name] for name in names.values()]))
-        for app, number in self.mark.transactions.items():
-            actions.append(transaction_action(app, number, moment))
-        actions += self.content.txn_actions(txn.version + 1, moment)
+        next_version = txn.version + 1  # the commit's own, if no other comes first
+        numbers = dict(self.mark.transactions)
+        numbers |= {CONTENT + name: next_version for name in self.content.files.values()}
         if plan.mode is Mode.OVERWRITE and plan.base is not None:
-            actions.append(transaction_action(_OVERWRITTEN, txn.version + 1, moment))
+            numbers[_OVERWRITTEN] = next_version
+        actions += [transaction_action(app, number, now) for app, number in numbers.items()]
         txn.files.publish()
         version = txn.commit(actions, self.operation)
         return CommitOutcome(version, len(self.removed), count_rows(self.removed))
 
-    def commit_by_spark(self, log: DeltaLog, session: DeltaSession, read: int) -> CommitOutcome:
+    def commit_by_spark(
+        self, log: DeltaLog, session: DeltaSession, read_version: int
+    ) -> CommitOutcome:
         """Let Spark's writer read the published files and commit their rows, checking every rule.
 
-        The version that Spark makes is found by the commit's mark.
-
-        Args:
-            log: the table's log.
-            session: the Spark session.
-            read: the table's version before the commit.
+        The version that Spark makes after `read_version` is found by the commit's mark; a change
+        of no row makes none.
 
         Raises:
             CommitConflict: another writer was faster; nothing landed.
@@ -703,17 +669,17 @@ class TableChange:
         except LakeportError as error:
             failure = error
         try:
-            commit = recover_commit(log, self._has_mark, read, failure)
+            commit = recover_commit(log, self._has_mark, read_version, failure)
         except SparkFailure as error:
             if error is nothing and self.by_spark is not None:
-                return CommitOutcome(read)  # no row was to be changed
+                return CommitOutcome(read_version)  # no row was to be changed
             raise
         metrics = commit.info.get("operationMetrics") or {}
         removed_rows = None if commit.removed else 0
         return CommitOutcome(commit.version, commit.removed, removed_rows, metrics)
 
     def report(self, log: DeltaLog, outcome: CommitOutcome) -> Landed:
-        """Return the report of the rows and files that the commit has landed."""
+        """Return the report of the rows and files that the commit has landed, with all warnings."""
         plan, staged, storage = self.plan, self.staged, log.storage
         metrics = self.operation.metrics or outcome.metrics
         is_merge = self.operation.name == "MERGE"
@@ -742,8 +708,8 @@ class TableChange:
         """Whether a commit is this change's own, by its mark."""
         return commit.mark is not None and commit.mark.commit_id == self.mark.commit_id
 
-    def _metadata_action(self, moment: int) -> str:
-        """Return the `metaData` action, as JSON text; `moment` is Unix milliseconds."""
+    def _metadata_action(self, now: int) -> str:
+        """Return a new table's `metaData` action, or the table's own changed; `now`: Unix ms."""
         plan = self.plan
         if plan.base is None:
             return metadata_action(
@@ -751,14 +717,14 @@ class TableChange:
                 plan.schema_json,
                 plan.partition_columns,
                 plan.properties,
-                moment,
+                now,
             )
         text = json.dumps(plan.schema_json, ensure_ascii=False)
         changed = {"schemaString": text, "configuration": dict(plan.properties)}
         return json.dumps({"metaData": {**plan.base.metadata, **changed}}, ensure_ascii=False)
 
     def _feature_notes(self, log: DeltaLog, version: int) -> tuple[str, ...]:
-        """Return the report's notes on table features that the commit has turned on."""
+        """Return notes on table features that the commit turned on; none if it can't be read."""
         plan = self.plan
         if not plan.metadata_changes:
             return ()
@@ -802,7 +768,8 @@ def find_replaced_files(
 ) -> Sequence[DataFile]:
     """Return the data files that a batch replaces: none, all, or those of its partitions.
 
-    Partitions are compared by value, as writers differ in how they spell one.
+    Later changes of these conflict with the transaction. Partitions are compared by value, as
+    writers differ in how they spell one.
     """
     if plan.mode is not Mode.OVERWRITE or plan.base is None:
         return ()
@@ -823,7 +790,7 @@ def find_replaced_files(
 
 
 def _count_merged_rows(metrics: Mapping[str, int | str], unchanged: int | None) -> dict[str, int]:
-    """Return how many rows a merge inserted, updated and deleted, by the commit's metrics.
+    """Return a merge's counts of rows inserted, updated and deleted, if the commit's metrics have.
 
     Of the updated rows, `unchanged` had their values before: they are counted apart.
 

@@ -193,14 +193,13 @@ def read_bounds(
 ) -> Bounds | str | None:
     """Return the lowest and the highest value of a column in a file.
 
+    None if no bound is known; `NO_VALUES` if the column is null in every row.
+
     Args:
         file: the data file.
         statistics: the file's statistics, with decimals.
         name: the column's physical name.
         type_: the column's type.
-
-    Returns:
-        None if no bound is known; `NO_VALUES` if the column is null in every row.
     """
     try:
         if name in file.partition:
@@ -223,7 +222,7 @@ def read_bounds(
 
 
 def _parse_bound(value: Any, type_: pa.DataType) -> Any:
-    """Return a bound of a file's statistics as Python's value; None for types without bounds."""
+    """Parse a bound of a file's statistics to Python's value; None for none, or a type without."""
     if value is None:
         return None
     if pa.types.is_integer(type_) and isinstance(value, int):
@@ -288,7 +287,7 @@ def find_text_files(
 
 
 def _misfits(file: pa.DataType, before: pa.DataType | None, after: pa.DataType) -> bool:
-    """Whether a file stores a place that never had a value as another type than `after`."""
+    """Whether a file stores a place without a value, even nested, as another type than `after`."""
     if before is None:
         return True
     if is_untyped(before):
@@ -364,7 +363,7 @@ def discard_rewritten(storage: Storage, results: Iterable[_FileResult]) -> None:
 
 
 def collect_rewritten(storage: Storage, results: Iterator[R]) -> list[R]:
-    """Collect a task's results file by file; on an error, discard what the task has staged."""
+    """Return a task's results as a list; on an error, discard the files that it has staged."""
     collected: list[R] = []
     try:
         for one in results:
@@ -417,7 +416,7 @@ class FileConverter:
                 return
 
     def _convert_file(self, file: DataFile, number: int) -> ConvertedFile:
-        """Convert one file, or only read its values where there is no sink."""
+        """Stage one file converted, or only read it without a sink; return the rows or a misfit."""
         rows = 0
 
         def converted() -> Iterator[pa.RecordBatch]:

@@ -267,7 +267,7 @@ class RowsOperation(TableOperation):
     def rewrite_files(
         self, plan: DeltaPlan, change: Change, files: Sequence[DataFile]
     ) -> list[RewrittenFile]:
-        """Rewrite those of the files that have rows to change."""
+        """Rewrite, in tasks, the files with rows to change; omit files without such rows."""
         writer = self.writer
         table = TableFiles.of(
             writer.log,
@@ -342,7 +342,7 @@ class MergeOperation(RowsOperation):
         )
 
     def _merge_by_spark(self, change: Upsert, table: DeltaRows) -> None:
-        """Merge the batch's files with Spark's MERGE."""
+        """Merge the batch's staged files into the table with Spark's MERGE."""
         table.merge(
             change.incoming.schema,
             [self.writer.storage.hadoop_uri(key) for key, _ in change.incoming.files],
@@ -431,7 +431,7 @@ class RetireOperation(RowsOperation):
         return int(rows.where(f"{quote_identifier(self.change.version_column)} IS NULL").count())
 
     def _retire_by_spark(self, table: DeltaRows) -> None:
-        """Mark or remove the rows with Spark's UPDATE or DELETE."""
+        """Mark earlier versions' rows with Spark's UPDATE, or remove them with its DELETE."""
         change, condition = self.change, _old_rows_condition(self.change)
         if change.deleted:
             names = filter(None, (change.deleted, change.updated))
@@ -483,7 +483,7 @@ def _describe_operation(change: Change, mark: CommitMark, metrics: Mapping[str, 
 
 
 def _not_activated_warning(version: int, lowest: int | None) -> str:
-    """Return the warning that no row is retired, as rows of this run would be among them."""
+    """Return the warning that no row is retired: this run has rows of a lower or no version."""
     what = "no version" if lowest is None else f"a lower version, down to {lowest}"
     advice = (
         "have the tap send `version` with every record, and load with `add_record_metadata: true`"
@@ -517,7 +517,7 @@ def _replaces_no_rows_error(uri: str, plan: DeltaPlan) -> ConfigError:
 
 
 def _check_values(field: pa.Field, when: DeleteCondition) -> None:
-    """Raise ConfigError if the column can't have a value of the condition."""
+    """Raise ConfigError if a value of the delete condition can't be cast to the column's type."""
     try:
         pa.array(when.values).cast(field.type)
     except (pa.ArrowException, TypeError, ValueError):

@@ -71,7 +71,7 @@ def target_bytes(properties: Mapping[str, str]) -> int:
 
 
 def group_by_partition(contents: Contents) -> list[PartitionFiles]:
-    """Group a table's files by partition; two spellings of one value are one partition."""
+    """Return each partition's file sizes; two spellings of one value are one partition."""
     columns = _partition_columns(contents)
     partitions: dict[tuple[Any, ...], tuple[Values, list[int]]] = {}
     for file in contents.files:
@@ -138,7 +138,7 @@ def partition_condition(partitions: Sequence[PartitionFiles], schema: pa.Schema)
 
 
 def _equals(name: str, value: str | None, type_: pa.DataType) -> str:
-    """Return the SQL condition that a column has a value, as the log spells that."""
+    """Return the SQL condition that a column has a value of the log; an empty one is null."""
     column = quote_identifier(name)
     if value is None or value == "":
         return f"{column} IS NULL"

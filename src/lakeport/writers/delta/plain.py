@@ -51,7 +51,7 @@ _SINCE: Mapping[int, str] = {2: "columnMapping"}
 
 
 def is_plain(state: TableState) -> bool:
-    """Whether a table has only features and properties that need no delta-spark."""
+    """Whether a table has only known protocol versions, features, properties and durations."""
     listed = [name for name in state.properties if name.startswith("delta.")]
     return (
         all(int(state.protocol.get(name, 0)) <= most for name, most in _NEWEST.items())
@@ -66,7 +66,7 @@ def is_plain(state: TableState) -> bool:
 
 
 def leaves_plain(plan: DeltaPlan) -> bool:
-    """Whether a plan makes a plain table, from none or from a plain one."""
+    """Whether a plan makes a plain table of none, or changes no property of a plain one."""
     base = plan.base
     if plan.cluster_by or plan.needs_spark or plan.evolution.widened:
         return False
@@ -112,11 +112,7 @@ def lacking_readers(protocol: Mapping[str, object]) -> dict[str, tuple[str, ...]
 
 
 def feature_notes(before: Iterable[str], protocol: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the report's notes on features that a commit has turned on.
-
-    Args:
-        before: the table's features before.
-        protocol: the table's protocol after.
+    """Return notes on each new feature of a protocol that some programs can't read or write.
 
     >>> feature_notes((), {"minReaderVersion": 1, "writerFeatures": ["clustering"]})
     ('the table now has `clustering`: delta-rs, Trino can read it, but not write to it.',)

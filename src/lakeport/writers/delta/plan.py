@@ -135,12 +135,7 @@ def plan_table(
     incoming: pa.Schema,
     request: TableRequest = _DEFAULT_REQUEST,
 ) -> DeltaPlan:
-    """Plan a batch against a table.
-
-    Args:
-        state: the table; None when there is none.
-        incoming: the batch's columns.
-        request: the load's request.
+    """Plan a batch against a table: schema, partitions, properties and reasons for Spark.
 
     Raises:
         ConfigError: a partition or clustering column is absent or of a type that can't be one, or
@@ -152,7 +147,7 @@ def plan_table(
     if state is not None and mode is Mode.OVERWRITE:
         check_takes_changes(state, "the table can't be overwritten")
     dynamic = mode is Mode.OVERWRITE and bool(request.partition_keys) and state is not None
-    by_spark = _needs_spark(state, mode) if state else ()
+    by_spark = list_spark_reasons(state, mode) if state else ()
     closed = bool(by_spark) and not all(reason.startswith(_RULES) for reason in by_spark)
     evolution = plan_evolution(
         None if state is None else state.schema if closed else state.open_schema,
@@ -226,8 +221,8 @@ def check_takes_changes(state: TableState, refusal: str) -> None:
         )
 
 
-def _needs_spark(state: TableState, mode: Mode) -> tuple[str, ...]:
-    """Return the reasons why Spark has to write a batch; merges have more of them."""
+def list_spark_reasons(state: TableState, mode: Mode) -> tuple[str, ...]:
+    """Return the reasons why only Spark can write to a table; changes of rows have more of them."""
     found = state.needs_spark
     if mode is Mode.MERGE:
         if "deletionVectors" in state.features:
@@ -292,7 +287,7 @@ def _widen(
 def _partition_columns(
     state: TableState | None, schema: pa.Schema, partition_keys: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return the table's partition columns, or those of a new table; raises as `plan_table`."""
+    """Return the table's partition columns, or a new table's by its keys; or raise an error."""
     wanted = _spell_columns(partition_keys, schema, "partition")
     if state is not None:
         known = state.partition_columns
@@ -403,7 +398,7 @@ def _spell_columns(names: Sequence[str], schema: pa.Schema, purpose: str) -> tup
 
 
 def _check_clustering(known: Sequence[str], schema: pa.Schema, wanted: Sequence[str]) -> None:
-    """Raise SchemaConflict if the load clusters otherwise, or lacks a clustering column."""
+    """Raise SchemaConflict if the load asks for other clustering, or lacks a clustering column."""
     if wanted and tuple(wanted) != tuple(known):
         now = f"clustered by ({', '.join(known)})" if known else "not clustered"
         raise SchemaConflict(

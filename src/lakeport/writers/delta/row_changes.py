@@ -70,7 +70,7 @@ class RowMatches:
     Attributes:
         rows: positions of the rows in the file, sorted.
         chosen: for each, the position of its row in the batch; 0 where the change has no batch.
-        unknown: how many rows stay for want of a value to decide by.
+        unknown: number of rows that stay, as they have no value to decide by.
     """
 
     rows: Positions
@@ -194,11 +194,7 @@ class KeyRanges:
         self._columns = [column.take(order).combine_chunks() for column in columns]
 
     def overlaps(self, bounds: Sequence[Bounds | None]) -> bool:
-        """Whether any key of the batch lies within a file's bounds.
-
-        Args:
-            bounds: for each key column the lowest and the highest value; None where unknown.
-        """
+        """Whether any key of the batch lies within a file's bounds, one per key column or None."""
         first, start, end = self._columns[0], 0, len(self._columns[0])
         if bounds[0] is not None:
             low, high = (bound.as_py() for bound in bounds[0])
@@ -218,9 +214,7 @@ class Incoming:
     """A batch's rows in staged Parquet files, in the order of its records.
 
     Attributes:
-        storage: where the files are.
         files: key and number of rows of each file.
-        schema: the rows' columns.
         bytes: the files' size.
     """
 
@@ -254,7 +248,7 @@ class Incoming:
                     yield batch.select(self.schema.names).cast(self.schema)
 
     def take(self, positions: Positions) -> pa.Table:
-        """Read the rows at sorted positions."""
+        """Read all files in turn, and return the rows at sorted positions in the batch."""
         parts = [self.schema.empty_table()]
         start = 0
         for batch in self.read_batches():
@@ -272,8 +266,8 @@ class NewRows:
 
     Attributes:
         rows: the rows that stay, changed; None for none.
-        removed: how many rows were removed.
-        same: how many of the rows that stay had these values before.
+        removed: number of rows removed.
+        same: number of the rows that stay which had these values before.
     """
 
     rows: pa.RecordBatch | None
@@ -323,14 +317,14 @@ class Upsert:
         return self.index.find(table.columns)
 
     def read_context(self, chosen: Positions) -> pa.Table | None:
-        """Read the batch's rows that a file's rows take, with their positions in the batch."""
+        """Return the batch's rows that a file's rows take, or all last rows, with positions."""
         if self._last_rows is not None:
             return self._last_rows
         positions = np.unique(chosen)
         return _append_positions(self.incoming.take(positions), positions)
 
     def apply(self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None) -> NewRows:
-        """Replace values by the batch's; columns that the batch lacks keep the table's.
+        """Give table rows the batch's values, or remove them; columns that it lacks keep theirs.
 
         Args:
             rows: rows of the table.
@@ -447,7 +441,7 @@ class Retire:
         return nulls != 0 or bool(bounds[0].as_py() < self.version)
 
     def match(self, table: pa.Table) -> RowMatches:
-        """Return the rows of earlier versions that are not marked yet."""
+        """Return the rows of earlier versions not marked yet, and count those without a version."""
         versions = table.column(self.version_column)
         old = pc.fill_null(pc.less(versions, self.version), False)
         if self.deleted:
@@ -489,10 +483,10 @@ class BatchKeys:
 
     @classmethod
     def read(cls, change: Upsert) -> BatchKeys:
-        """Read a staged batch's keys and the last row of each; InputError if a key has a null.
+        """Read a staged batch's keys, and find the last row of each.
 
         Raises:
-            InputError: a row has no value in a key column.
+            InputError: a row has no value in a key column, or the mark of deletion is unclear.
         """
         names = [*change.merge_keys, *filter(None, [change.deleted])]
         table = change.incoming.read_columns(list(dict.fromkeys(names)))
@@ -518,7 +512,7 @@ class BatchKeys:
         return len(self.columns)
 
     def may_be_in(self, file: DataFile, plan: DeltaPlan) -> bool:
-        """Whether, by its bounds, a file may hold a row with one of the keys."""
+        """Whether, by its bounds, a file may hold a row with one of the keys; True if unknown."""
         known: list[Bounds | None] = []
         for bounds in _read_all_bounds(file, plan, self.columns.column_names):
             if isinstance(bounds, str):
@@ -578,7 +572,7 @@ def _check_marks(name: str, column: pa.ChunkedArray) -> None:
 
 
 def _equal(one: pa.Array, other: pa.Array, where: Mask) -> Mask:
-    """Compare the values of the rows in `where`; nulls are equal to nulls, NaNs to NaNs."""
+    """Return, for the rows in `where` alone, which values are equal; so are two nulls, two NaNs."""
     selected = pa.array(where)
     one, other = one.filter(selected), other.filter(selected)
     if pa.types.is_nested(one.type):
@@ -669,7 +663,7 @@ class Rewrite:
                 yield RewrittenFile(file.path, (), 0, 0, 0, 0, matches.chosen, matches.unknown)
 
     def _rewrite(self, file: DataFile, matches: RowMatches, number: int) -> RewrittenFile:
-        """Stage a file's rows, the matched ones changed."""
+        """Stage a file's rows in new files, the matched ones changed or removed; count them."""
         context = self.change.read_context(matches.chosen)
         counts = {"copied": 0, "updated": 0, "deleted": 0, "same": 0}
 

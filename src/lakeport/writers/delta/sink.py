@@ -67,15 +67,7 @@ class DeltaSink:
         return replace(self, job=uuid.uuid5(self.job, path))
 
     def write(self, batches: Iterator[pa.RecordBatch], split: int) -> list[Staged]:
-        """Stage a task's rows; return the files.
-
-        Args:
-            batches: record batches with the table's columns.
-            split: index of the task.
-
-        Raises:
-            DestinationError: the store refused.
-        """
+        """Stage the rows of task `split`; return the files. On an error, discard all of them."""
         pool = _PartitionPool(self, split)
         try:
             for batch in (
@@ -89,8 +81,8 @@ class DeltaSink:
             raise
 
 
-def _join_small(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
-    """Join small batches to batches of about `most` bytes.
+def _join_small(batches: Iterator[pa.RecordBatch], max_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Join small batches to batches of at most `max_bytes`; larger ones stay as they are.
 
     A single row of a partition takes about a kilobyte per column, nearly all of it Arrow's
     overhead. Where partitions are many, only larger batches give parts of several rows.
@@ -98,18 +90,13 @@ def _join_small(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.Rec
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
-        if held and size + batch.nbytes > most:
-            yield _concat(held)
+        if held and size + batch.nbytes > max_bytes:
+            yield pa.concat_batches(held)
             held, size = [], 0
         held.append(batch)
         size += batch.nbytes
     if held:
-        yield _concat(held)
-
-
-def _concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Join batches to one."""
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        yield pa.concat_batches(held)
 
 
 def split_by_partition(
@@ -233,7 +220,7 @@ class _PartitionPool:
             self._flush(max(self._parts.values(), key=lambda item: item.bytes))
 
     def finish(self) -> list[Staged]:
-        """Flush and close every partition, several at a time; return all staged files."""
+        """Flush and close every partition, several in threads; return all staged files."""
         before, left = list(self._staged), list(self._parts.values())
         if len(left) < 2:
             return before + [file for part in left for file in self._close(part)]
@@ -255,7 +242,7 @@ class _PartitionPool:
         return filled + rest
 
     def abort(self) -> None:
-        """Abort open files and discard staged ones."""
+        """Abort the uploads of open files, and discard staged ones."""
         for part in self._parts.values():
             if part.file is not None:
                 part.file.abort()

@@ -74,16 +74,13 @@ def make_stats(
     nans: Collection[int] = (),
     indexed: int = INDEXED_COLUMNS,
 ) -> str:
-    """Return Delta's statistics of one data file, as JSON text.
+    """Return a data file's JSON text of `numRecords`, `minValues`, `maxValues` and `nullCount`.
 
     Args:
         footer: the file's Parquet metadata.
         schema: the file's columns.
         nans: ordinals of leaf columns with a NaN, which get no bounds.
         indexed: number of leaf columns that get statistics; -1 for all.
-
-    Returns:
-        JSON text with `numRecords`, `minValues`, `maxValues` and `nullCount`.
     """
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
@@ -122,7 +119,7 @@ def _walk(
 def _read_bounds(
     chunks: list[pq.ColumnChunkMetaData], type_: pa.DataType
 ) -> tuple[Any, Any] | None:
-    """Return the lowest and the highest value as JSON values; None where a chunk lacks them."""
+    """Return a column's lowest and highest value for JSON; None if a chunk lacks bounds."""
     if pa.types.is_boolean(type_) or pa.types.is_binary(type_):
         return None
     low: Any = None
@@ -133,17 +130,12 @@ def _read_bounds(
             continue
         if stats is None or not stats.has_min_max:
             return None
-        first, last = _raw_bounds(stats, type_)
+        # Of dates and times as integers, as Python's end at the year 9999.
+        is_raw = pa.types.is_temporal(type_)
+        first, last = (stats.min_raw, stats.max_raw) if is_raw else (stats.min, stats.max)
         low = first if low is None else min(low, first)
         high = last if high is None else max(high, last)
     return None if low is None else _encode_bounds(low, high, type_)
-
-
-def _raw_bounds(stats: pq.Statistics, type_: pa.DataType) -> tuple[Any, Any]:
-    """Return a chunk's bounds; of dates and times as integers, as Python's end at the year 9999."""
-    if pa.types.is_temporal(type_):
-        return stats.min_raw, stats.max_raw
-    return stats.min, stats.max
 
 
 def _encode_bounds(low: Any, high: Any, type_: pa.DataType) -> tuple[Any, Any] | None:

@@ -164,7 +164,7 @@ class DeltaWriter:
         return int(self.config.target_file_size_mb * 2**20)
 
     def _check_properties(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return table properties under the names that Delta, or lakeport, knows them by."""
+        """Return properties as Delta spells them, checked by Spark; ConfigError for a bad size."""
         others = dict(properties)
         own = [others.pop(n) for n in properties if n.lower() == TARGET_FILE_SIZE.lower()]
         for value in own:
@@ -177,7 +177,7 @@ class DeltaWriter:
         return {**checked, TARGET_FILE_SIZE: own[-1]} if own else checked
 
     def sink(self, plan: DeltaPlan) -> DeltaSink:
-        """Return the sink that stages the plan's data files."""
+        """Return the sink that stages the plan's data files; for Spark's writer unpartitioned."""
         partitions = () if plan.needs_spark else plan.partition_columns
         files = (
             plan.schema
@@ -226,7 +226,6 @@ class DeltaWriter:
 
         Raises:
             RunMismatch: the run landed another content under this number.
-            DestinationError: the store refused.
         """
         version = self.log.find_newest_version() if run_id else -1
         if version < 0:
@@ -238,13 +237,7 @@ class DeltaWriter:
     def find_landed_content(self, sequence: int, content: Mapping[str, str]) -> Landed | None:
         """Return the report of an append that `once` leaves out; None for one that is to land.
 
-        Args:
-            sequence: the batch's ordinal.
-            content: as for `commit`.
-
-        Raises:
-            PartlyLanded: some of the files were landed before, and are to be left out.
-            DestinationError: the store refused.
+        `content` is as for `commit`. Raises PartlyLanded if some of the files were landed before.
         """
         version = self.log.find_newest_version() if content and self.config.once else -1
         if version < 0:
@@ -256,10 +249,9 @@ class DeltaWriter:
     def skip_loaded(
         self, content: BatchContent, loaded: Collection[str], sequence: int, version: int
     ) -> Landed | None:
-        """Return the report of an append whose every file `once` leaves out; None for others.
+        """Return the report of an append of which `once` leaves out all files; None for no file.
 
-        Raises:
-            PartlyLanded: some of the files were loaded before, and are to be left out.
+        Raises PartlyLanded if it leaves out some of them.
         """
         if not (loaded and content.once):
             return None
@@ -350,7 +342,7 @@ class DeltaWriter:
         return outcome
 
     def _begin_transaction(self, plan: DeltaPlan) -> TableTransaction:
-        """Begin a transaction on the newest version."""
+        """Begin a transaction on the newest version, with the engine for the history."""
         txn = TableTransaction.begin(self.log, plan, self.session, by_log=self.by_log)
         if self.engine is not None:
             txn.engine = self.engine.report()
@@ -387,7 +379,11 @@ class DeltaWriter:
         return txn.last_transactions([name])[name]
 
     def _skip_landed(self, version: int, run_id: str, sequence: int, digest: str) -> Landed:
-        """Return the report of a batch that landed before; RunMismatch for another content."""
+        """Return the report of a skipped batch; warn if the log lacks its commit.
+
+        Raises:
+            RunMismatch: the run landed another content under this number.
+        """
         mark = self.log.find_mark(version, run_id, self.stream, sequence)
         if mark is not None and mark.digest != digest:
             raise RunMismatch(
@@ -449,7 +445,7 @@ class TableOperation(ABC):
         return self.plan if state is None and base is None else self.replan(state)
 
     def replan(self, state: TableState | None) -> DeltaPlan:
-        """Plan on a state that differs from the prepared plan's; raises as `plan_on`."""
+        """Plan on another state of the table; CommitConflict if staged files don't fit it."""
         plan = self.plan
         current = self.writer.plan_on(state, plan.incoming, plan.request)
         files_fit = (
@@ -490,7 +486,6 @@ class WriteOperation(TableOperation):
 
         Raises:
             PartlyLanded: some of the files were landed before, and are to be left out.
-            DestinationError: the store refused.
         """
         content, staged = self.content, self.staged
         if content.once:
@@ -522,7 +517,7 @@ class FirstTypesOperation(TableOperation):
 
     @classmethod
     def of(cls, writer: DeltaWriter, batch: DeltaPlan) -> FirstTypesOperation:
-        """Plan the first types of a batch, for a table that exists."""
+        """Return the operation for a batch's first types on an existing table, with a new mark."""
         assert batch.base is not None
         columns = batch.evolution.schema
         plan = replace(
