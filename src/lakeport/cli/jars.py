@@ -82,14 +82,14 @@ def jars(
             output.rows("", ("jar", "bytes", "path"), rows)
             return
         *pinned, _ = rows
-        told = f"all {len(pinned)} jars are there"
+        summary = f"all {len(pinned)} jars are there"
         if fetched:
             downloaded = format_size(sum(jar.size for jar in fetched))
-            told = f"{pluralize(len(fetched), 'jar')} fetched, {downloaded}"
+            summary = f"{pluralize(len(fetched), 'jar')} fetched, {downloaded}"
             if more := len(pinned) - len(fetched):
-                told += f"; {format_count(more)} more {'was' if more == 1 else 'were'} there"
+                summary += f"; {format_count(more)} more {'was' if more == 1 else 'were'} there"
         shown = [(name, format_size(taken), path) for name, taken, path in rows]
-        output.rows(told, ("jar", "size", "path"), shown, ("path",))
+        output.rows(summary, ("jar", "size", "path"), shown, ("path",))
 
 
 def _java() -> str:
@@ -102,7 +102,7 @@ def _java() -> str:
 
 
 def _engine(version: str) -> str:
-    """Return the default engine of loads, in words."""
+    """Return the default engine of loads, by LAKEPORT_ENGINE, as text for `lakeport version`."""
     named = os.environ.get("LAKEPORT_ENGINE") or "spark"
     if named == "spark":
         return f"Spark {version}, local[{available_cores()}]"
@@ -111,7 +111,7 @@ def _engine(version: str) -> str:
 
 
 def _parse_needs(given: str) -> list[str]:
-    """Translate the comma-separated words of `--for` to names in `spark.jvm.jars`."""
+    """Translate the words of `--for` to names in `spark.jvm.jars`; ConfigError for unknown ones."""
     names = [name.strip() for name in given.split(",") if name.strip()]
     unknown = [name for name in names if name not in (*_NEEDS, "all")]
     if unknown or not names:

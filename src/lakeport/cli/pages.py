@@ -68,11 +68,7 @@ def page(
 
 
 def with_page(output: Output, path: Path | None) -> Observer:
-    """Return the observer of a load that prints it, and writes a page if a path is given.
-
-    Raises:
-        ConfigError: the path can't be written to.
-    """
+    """Return an observer that prints a load and writes its page; ConfigError for a bad path."""
     if path is None:
         return output
     check_output_path(path)
@@ -93,7 +89,7 @@ class _LoadPageWriter(Observer):
 
 
 def write_page(made: PageFile, path: Path, output: Output) -> None:
-    """Write the page of a run that has ended; warn if it can't be written."""
+    """Write an ended run's page; print a warning if it can't be written, as rows are committed."""
     try:
         write_output(made.html, path)
     except ConfigError as error:

@@ -74,6 +74,7 @@ def show(
 
 
 def _print_records(output: Console, one: SetAside, head: Sequence[bytes]) -> None:
+    """Print the rejected records of a run and stream: counts by reason, files, first records."""
     stream = format_value(one.stream) or "lines of no stream"
     output.say(f"{stream}: {pluralize(one.records, 'record')} of run {format_value(one.run_id)}")
     for reason in one.reasons:

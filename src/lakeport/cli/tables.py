@@ -98,20 +98,12 @@ Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Show at
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """One call of a command about a lake or a table.
-
-    Attributes:
-        output: prints the result.
-        name: the lake or table, as the command line names it.
-        config: config of the lake, or of the table's store.
-        tables: the one table; empty for a command about a lake.
-        debug: whether to print errors with their traceback.
-    """
+    """One call of a command about a lake or a table, named as on the command line."""
 
     output: Output
     name: str
-    config: DestinationConfig
-    tables: tuple[Table, ...] = ()
+    config: DestinationConfig  # of the lake, or of the table's store
+    tables: tuple[Table, ...] = ()  # the one table; empty for a command about a lake
     debug: bool = False
 
     @property
@@ -134,21 +126,15 @@ class Invocation:
 
 
 def lake_command(body: Body, name: object = Target) -> Body:
-    """Decorate a function as a command about a lake, with the options of all such commands.
+    """Make a function a command about a lake: it gets an `Invocation` and its own options.
 
-    Args:
-        body: called with an `Invocation`, and its own options by name.
-        name: the type of the argument that names the lake.
+    `name` is the annotation of the argument that names the lake.
     """
     return _build_command(body, [keyword_parameter("name", name), *body_parameters(body)], _READS)
 
 
 def table_command(cut_off: tuple[str, str] = _READS) -> Callable[[Body], Body]:
-    """Return a decorator that makes a command about a table of a function.
-
-    Args:
-        cut_off: message and hint for an interrupted command.
-    """
+    """Return a decorator for a command about a table; `cut_off`: message and hint for signals."""
 
     def decorate(body: Body) -> Body:
         own = body_parameters(body)
@@ -231,7 +217,7 @@ def runs(
 
 
 def show_tables(output: Output, target: str, found: Sequence[LakeTable]) -> None:
-    """Print a list of a lake's tables."""
+    """Print a lake's tables with their problems, or that there is none."""
     if isinstance(output, Json):
         output.document([table.to_dict() for table in found])
         return
@@ -262,7 +248,7 @@ def _show_runs(output: Console, found: Sequence[LakeRun]) -> None:
             format_time(run.started),
             run.run_id,
             format_count(run.rows),
-            _of_loads(run) or ", ".join(run.streams) or "none",
+            _count_loads(run) or ", ".join(run.streams) or "none",
             f"{run.seconds:.1f}",
             run.engine,
             "ok" if run.ok else "failed",
@@ -285,32 +271,32 @@ def _show_run(output: Console, run: LakeRun) -> None:
     streams = report.pop("streams", ())
     left_out = ("report", "ok", "run_id", "error", *_FOR_PAGES)
     facts = {name: value for name, value in report.items() if name not in left_out}
-    output.facts(f"run {run.run_id}", format_facts({k: v for k, v in facts.items() if _tells(v)}))
+    output.facts(f"run {run.run_id}", format_facts(_drop_empty(facts)))
     for stream in streams:
-        facts = {k: v for k, v in stream.items() if _tells(v)}
-        shown_ = {k: v for k, v in facts.items() if k not in ("stream", "source_columns")}
-        output.facts(str(stream["stream"]), format_facts(shown_))
+        facts = {k: v for k, v in stream.items() if k not in ("stream", "source_columns")}
+        output.facts(str(stream["stream"]), format_facts(_drop_empty(facts)))
     if loads:
-        output.rows("", _LOADS, [_load(load) for load in loads], _LOADS_SPARE)
+        output.rows("", _LOADS, [_load_cells(load) for load in loads], _LOADS_SPARE)
     for load in loads:
         if why := load["reason"] or (load["error"] or {}).get("message", ""):
             output.say(f"  {format_value(load['load'])}: {format_value(why)}", hanging=2)
 
 
-def _load(load: Mapping[str, Any]) -> tuple[str, ...]:
+def _load_cells(load: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the cells of one load of a `lakeport run`, the load's own run id last."""
     own = (load.get("report") or load)["run_id"] or "-"
     return load["load"], load["outcome"], format_count(load["rows"]), f"{load['seconds']:.1f}", own
 
 
-def _of_loads(run: LakeRun) -> str:
-    """Return the number of loads by outcome, in words; empty if the run is a single load."""
+def _count_loads(run: LakeRun) -> str:
+    """Return a lake file's loads by outcome as text; empty if the run is a single load."""
     ends = ", ".join(f"{format_count(number)} {end}" for end, number in run.outcomes.items())
     return f"loads of {PurePath(run.file).name}: {ends}" if run.file else ""
 
 
-def _tells(value: object) -> bool:
-    return value not in (None, "", 0, [], {})
+def _drop_empty(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return facts without null, empty and zero values."""
+    return {name: value for name, value in facts.items() if value not in (None, "", 0, [], {})}
 
 
 table = make_group("Look at a table, as it is or as it was, and maintain it.")
@@ -325,12 +311,12 @@ table = make_group("Look at a table, as it is or as it was, and maintain it.")
 @table_command()
 def show(command: Invocation, version: Version = None, timestamp: Timestamp = None) -> None:
     """Show a table's schema, partitions, size and version; for a lake, its tables."""
-    moment = _version_arguments(version, timestamp)
-    now = all(part is None for part in moment.values())
-    if several := command.table.tables() if now else []:
+    as_of = _version_arguments(version, timestamp)
+    is_newest = all(part is None for part in as_of.values())
+    if several := command.table.tables() if is_newest else []:
         show_tables(command.output, command.name, several)
     else:
-        command.facts(command.table.describe(**moment).to_dict())
+        command.facts(command.table.describe(**as_of).to_dict())
 
 
 @table.command("history", **command_help(LOOK, "lakeport table history ./lake/flights --limit 5"))
@@ -385,8 +371,8 @@ def query(
     ] = 600,
 ) -> None:
     """Run Spark SQL on a table."""
-    moment = _version_arguments(version, timestamp)
-    _show_rows(command, command.table.query(sql, limit=limit, timeout=timeout, **moment))
+    as_of = _version_arguments(version, timestamp)
+    _show_rows(command, command.table.query(sql, limit=limit, timeout=timeout, **as_of))
 
 
 def _version_arguments(version: int | None, timestamp: str | None) -> dict[str, Any]:

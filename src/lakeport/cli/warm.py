@@ -53,15 +53,15 @@ def start(
         if running is None:
             output.begin("starting a warm session")
             _cache_delta_jars(output)
-        told = _ask(running or start_session(seconds, memory), "status")
-        if not told:
+        answer = _ask(running or start_session(seconds, memory), "status")
+        if not answer:
             raise start_failure()
         output.facts(
             "a warm session was started" if running is None else "a warm session runs already",
             {
-                "process": str(told["process"]),
-                "ends after": f"{format_duration(told['idle'])} without a run",
-                "memory": told["memory"],
+                "process": str(answer["process"]),
+                "ends after": f"{format_duration(answer['idle'])} without a run",
+                "memory": answer["memory"],
             },
         )
 
@@ -71,7 +71,8 @@ def status(json_out: JsonOut = False, debug: Debug = False) -> None:
     """List this user's warm sessions, and whether they suit this shell's settings."""
     output: Output = Json() if json_out else Console()
     with Guard(output, debug):
-        rows = [_row(told) for session in connect_sessions() if (told := _ask(session, "status"))]
+        answers = [_ask(session, "status") for session in connect_sessions()]
+        rows = [_session_row(answer) for answer in answers if answer]
         if rows or json_out:
             output.rows("", _COLUMNS, rows, _SPARE)
         else:
@@ -85,17 +86,17 @@ def stop(json_out: JsonOut = False, debug: Debug = False) -> None:
     with Guard(output, debug):
         ended, waiting = 0, 0
         for session in connect_sessions():
-            told = _ask(session, "stop")
-            if told.get("running"):
+            answer = _ask(session, "stop")
+            if answer.get("running"):
                 waiting += 1
-            elif told:
-                _await_end(told["process"])
+            elif answer:
+                _await_end(answer["process"])
                 ended += 1
         output.facts("warm sessions", {"ended": ended, "ending with their last run": waiting})
 
 
 def _cache_delta_jars(output: Output) -> None:
-    """Download Delta's jars to the cache, as a session can only use jars from before its start."""
+    """Download Delta's jars, which a session needs at its start; warn if they can't be had."""
     from lakeport.engine.spark.jvm.jars import ensure_jars
 
     try:
@@ -117,33 +118,33 @@ def _parse_idle(text: str) -> float:
     return found
 
 
-def _row(told: dict[str, Any]) -> tuple[object, ...]:
-    """Return a session's cells under `_COLUMNS`, from its answer."""
+def _session_row(answer: dict[str, Any]) -> tuple[object, ...]:
+    """Return a session's cells under `_COLUMNS`, from its answer to "status"."""
     return (
-        told["process"],
-        _suits(told["facts"]),
-        format_duration(time.time() - told["begun"]),
-        format_duration(told["idle_for"]),
-        format_duration(told["idle"]),
-        told["running"],
-        told["served"],
-        told["version"],
+        answer["process"],
+        _compare_facts(answer["facts"]),
+        format_duration(time.time() - answer["begun"]),
+        format_duration(answer["idle_for"]),
+        format_duration(answer["idle"]),
+        answer["running"],
+        answer["served"],
+        answer["version"],
     )
 
 
-def _suits(theirs: dict[str, str]) -> str:
+def _compare_facts(session_facts: dict[str, str]) -> str:
     """Return "yes", or "no: " and the facts in which a session differs from this process."""
     try:
         here = process_facts()
     except WarmSessionUnavailable as reason:
         return f"no: {reason}"
-    names = sorted(here.keys() | theirs.keys())
-    other = [name for name in names if here.get(name) != theirs.get(name)]
+    names = sorted(here.keys() | session_facts.keys())
+    other = [name for name in names if here.get(name) != session_facts.get(name)]
     return f"no: another {', '.join(other)}" if other else "yes"
 
 
 def _ask(session: Channel, command: str) -> dict[str, Any]:
-    """Send a session a command, such as "status"; return its answer, or {} if it has ended."""
+    """Send a session a command, such as "status", and close it; return its answer, {} if ended."""
     try:
         session.send({"do": command})
         return session.receive(_ANSWER_SECONDS)[0]

@@ -54,8 +54,6 @@ class _OutputBase(Observer):
     """Base class of both outputs: the streams to write to, and counts of the observed load.
 
     Args:
-        out: stream for the result; default: standard output.
-        err: stream for errors and warnings; default: standard error.
         states: receives each committed STATE; default: only the report has it.
 
     Attributes:
@@ -136,9 +134,9 @@ class Console(_OutputBase):
         if report.streams:
             known = all(stream.table_name in ("", stream.stream) for stream in report.streams)
             # The last line has the target.
-            told = REPORT_COLUMNS[: -1 if known and self._width else None]
-            rows = [report_row(stream)[: len(told)] for stream in report.streams]
-            self.rows("", told, rows, REPORT_SPARE)
+            columns = REPORT_COLUMNS[: -1 if known and self._width else None]
+            rows = [report_row(stream)[: len(columns)] for stream in report.streams]
+            self.rows("", columns, rows, REPORT_SPARE)
         for stream in report.streams:
             if stream.skipped_batches and not stream.rows:
                 continue
@@ -149,7 +147,7 @@ class Console(_OutputBase):
         self.say(summary_line(report))
 
     def facts(self, title: str, facts: Mapping[str, object]) -> None:
-        """Print a title and one name with its value a line; lists of objects become tables."""
+        """Print a title, then a name and value a line; lists of objects become tables below."""
         self.close()
         self.say(format_value(title))
         plain = [
@@ -158,7 +156,7 @@ class Console(_OutputBase):
             if not is_list_of_objects(value)
         ]
         longest = max(map(text_width, facts), default=0)
-        for line in format_pairs(plain, self._width, indent=2, first=longest):
+        for line in format_pairs(plain, self._width, indent=2, name_width=longest):
             self._write(line)
         for value in facts.values():
             if is_list_of_objects(value):
@@ -177,15 +175,15 @@ class Console(_OutputBase):
         if title:
             self.say(format_value(title))
         names = [format_value(column) for column in columns]
-        told = [[_cell_text(value) for value in row] for row in rows]
+        cells = [[_cell_text(value) for value in row] for row in rows]
         if self._width:
-            self._table(names, told, spare)
+            self._table(names, cells, spare)
             return
-        for line in table_lines(names, told):
+        for line in table_lines(names, cells):
             self._write(line)
 
     def say(self, text: str, hanging: int = 0) -> None:
-        """Print a text; if it is wrapped, continuation lines are indented by `hanging`."""
+        """Print a text, wrapped to a terminal; continuation lines are indented by `hanging`."""
         for line in wrap(self._shorten(text), self._width, hanging):
             self._write(line)
 
@@ -198,15 +196,15 @@ class Console(_OutputBase):
         for stream in plan.streams:
             self.facts(stream.stream, _plan_facts(stream))
             columns = [(column.name, column.type, column.change) for column in stream.columns]
-            told = 3 if any(change for _, _, change in columns) else 2
-            names = ("column", "type", "change")[:told]
-            self.rows("", names, [column[:told] for column in columns])
+            count = 3 if any(change for _, _, change in columns) else 2
+            names = ("column", "type", "change")[:count]
+            self.rows("", names, [column[:count] for column in columns])
         self.say(f"engine: {format_value(plan.engine)}")
         for warning in plan.warnings:
             self.on_warning(warning)
 
     def failure(self, failure: Failure, trace: str = "") -> None:
-        """Print an error and its hint."""
+        """Print an error's trace, message and hint to `err`; on a terminal, name its page, too."""
         self.close()
         if trace:
             self._error(escape_controls(trace.rstrip()))
@@ -227,7 +225,7 @@ class Console(_OutputBase):
         self._error("\n".join(wrap(self._shorten(text, width), width)))
 
     def _shorten(self, text: str, width: int | None = None) -> str:
-        """Return a text with complete commands and, on a terminal, short paths."""
+        """Add `options` to a text's `lakeport table` commands; shorten paths on a terminal."""
         text = add_options(text, self.options)
         return shorten_paths(text) if (self._width if width is None else width) else text
 

@@ -30,16 +30,16 @@ REPORT_COLUMNS = ("stream", "rows", "files", "size", "version", "seconds", "tabl
 REPORT_SPARE = ("table", "seconds", "version", "files", "size")
 """Columns of a report that are left out where the terminal is narrow, the first one first."""
 
-_MOMENTS = frozenset({"finished", "last_change", "started", "timestamp"})
+_TIME_FACTS = frozenset({"finished", "last_change", "started", "timestamp"})
 
 
 def terminal_width(stream: TextIO) -> int:
-    """Return the width of a stream's terminal in columns; 0 if it is no terminal."""
+    """Return the columns of a stream's terminal, by COLUMNS first, else 80; 0 for no terminal."""
     if not stream.isatty():
         return 0
-    told = os.environ.get("COLUMNS", "")
-    if told.isdecimal() and int(told) > 0:
-        return int(told)
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError):
@@ -93,12 +93,9 @@ def pad(text: str, width: int, *, right: bool = False) -> str:
 
 
 def wrap(text: str, width: int, hanging: int = 0) -> list[str]:
-    """Wrap a text between words; text in backticks stays on one line if it fits. Return lines.
+    """Wrap a text's lines to a width in columns (0: don't) between words; text in backticks stays.
 
-    Args:
-        text: one line or several, each with its own indentation.
-        width: columns of a line; 0: don't wrap.
-        hanging: additional indentation of continuation lines.
+    Continuation lines keep their line's indentation and get `hanging` more columns.
 
     >>> wrap("the same command with `--run-id X` adds nothing", 24)
     ['the same command with', '`--run-id X` adds', 'nothing']
@@ -113,7 +110,7 @@ def wrap(text: str, width: int, hanging: int = 0) -> list[str]:
 
 
 def _wrap_line(line: str, width: int, indent: str, following: str) -> Iterator[str]:
-    """Yield the lines of one wrapped line; `following` indents the second and later ones."""
+    """Yield the lines of one wrapped line, indented by `indent`, later ones by `following`."""
     current, empty = indent, True
     for space, word in _words(line, width - len(following)):
         if not empty and text_width(current) + len(space) + text_width(word) > width:
@@ -124,7 +121,7 @@ def _wrap_line(line: str, width: int, indent: str, following: str) -> Iterator[s
 
 
 def _words(line: str, room: int) -> Iterator[tuple[str, str]]:
-    """Yield words with the spaces before each; text in backticks is one word if it fits.
+    """Yield spaces and the word after them; text in backticks is one word if it fits `room`.
 
     A command is one word in any case: if the terminal wraps it, it can still be copied whole.
     """
@@ -139,17 +136,10 @@ def _words(line: str, room: int) -> Iterator[tuple[str, str]]:
 def fit_columns(
     columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, spare: Sequence[str] = ()
 ) -> tuple[list[int], list[str]]:
-    """Choose the columns of a table that fit a terminal.
+    """Return the indices of the columns that fit a terminal, and the other columns' names.
 
-    Args:
-        columns: names of the columns.
-        rows: cells of the rows.
-        width: the terminal's width in columns.
-        spare: columns to leave out first, in this order; default: wide ones. Then columns are left
-            out from the right. The first column stays.
-
-    Returns:
-        The chosen columns' indices, and the names of the others; both empty if no two fit.
+    Both are empty if no two columns fit. `spare` are left out first, in this order (default: wide
+    ones), then columns from the right. The first column stays.
 
     >>> rows = [("flights", "336,776", "/data/lake/flights")]
     >>> fit_columns(("stream", "rows", "table"), rows, 20)
@@ -197,20 +187,13 @@ def stack_rows(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int
 
 
 def format_pairs(
-    facts: Sequence[tuple[str, str]], width: int, indent: int = 0, first: int = 0
+    facts: Sequence[tuple[str, str]], width: int, indent: int = 0, name_width: int = 0
 ) -> Iterator[str]:
-    """Yield a line for each name and value; long values continue below themselves.
-
-    Args:
-        facts: the names and values.
-        width: the terminal's width in columns; 0: don't wrap.
-        indent: spaces before the names.
-        first: smallest width of the names.
-    """
-    first = max(first, *(text_width(name) for name, _ in facts), 0)
-    start = indent + first + 2
+    """Yield a line for each name and value, wrapped to `width` below the value; 0: not wrapped."""
+    name_width = max(name_width, *(text_width(name) for name, _ in facts), 0)
+    start = indent + name_width + 2
     for name, value in facts:
-        label = " " * indent + pad(name, first)
+        label = " " * indent + pad(name, name_width)
         lines = wrap(value, max(width - start, 1)) if width else [value]
         if width and any(text_width(line) > width - start for line in lines):
             yield label.rstrip()
@@ -298,7 +281,7 @@ def format_facts(facts: Mapping[str, object]) -> dict[str, object]:
     for name, value in facts.items():
         if "bytes" in name and isinstance(value, int):
             found[name] = format_size(value)
-        elif name in _MOMENTS and isinstance(value, str):
+        elif name in _TIME_FACTS and isinstance(value, str):
             found[name] = format_time(datetime.fromisoformat(value))
         else:
             found[name] = value
@@ -378,11 +361,7 @@ def summary_line(report: LandingReport) -> str:
 def column_lines(stream: StreamReport, width: int) -> list[str]:
     """Return lines with a stream's columns and their types, four at most, then "and N more".
 
-    Names are not cut: those that don't fit are left out.
-
-    Args:
-        stream: the stream's report.
-        width: characters of a line.
+    Names are not cut: those that don't fit in `width` characters are left out.
 
     Example:
         >>> columns = {"id": "integer", "name": "string", "born": "date", "city": "string"}
@@ -399,7 +378,7 @@ def column_lines(stream: StreamReport, width: int) -> list[str]:
 
 
 def report_notes(report: LandingReport) -> list[str]:
-    """Return notes and warnings about a run that its table has no column for."""
+    """Return lines about a run's bad records, dropped fields, skips, merges, notes and warnings."""
     notes = []
     for stream in report.streams:
         name = format_value(stream.stream)
@@ -452,6 +431,6 @@ def table_lines(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[s
 
 
 def are_numbers(texts: Iterable[str]) -> bool:
-    """Whether all cells are numbers or sizes, and at least one is known."""
+    """Whether all cells are numbers, sizes or unknown (`-`, `?`, `null`), and one is known."""
     found = [text for text in texts if text not in ("-", "?", "null")]
     return bool(found) and all(map(_NUMBER.fullmatch, found))

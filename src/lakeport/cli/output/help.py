@@ -55,13 +55,9 @@ _DEBUG = "`--debug` shows where it comes from; what it shows may hold values of 
 def command_help(
     group: str, *examples: str, words: str = "", late: Callable[[], Any] | None = None
 ) -> dict[str, Any]:
-    r"""Return the arguments of `app.command` about a command's help.
+    r"""Return the arguments of `app.command` about a command's heading, examples and own help.
 
-    Args:
-        group: the command's heading in the program's help.
-        examples: command lines, at the end of its own help.
-        words: a paragraph before them.
-        late: makes the command with its options when they are needed, if that takes long.
+    `words` stand before the examples. `late` makes the options when needed, if that takes long.
 
     >>> command_help(LOOK, "lakeport tables ./lake")["epilog"]
     '\x08\nExamples:\n  lakeport tables ./lake'
@@ -175,7 +171,7 @@ def _write(formatter: Any, sections: dict[str, list[tuple[str, str]]]) -> None:
 
 
 class Guard:
-    """Context manager around a command's body that prints its error and ends with its exit code.
+    """Context manager that prints its body's error and ends the command with its exit code.
 
     Args:
         output: prints or logs the error, and has counted the batches that landed.
@@ -207,13 +203,9 @@ class Guard:
         to: str | None = None,
         set_keys: Iterable[str] | None = None,
     ) -> None:
-        """Mask a config's secrets in all errors from now on.
+        """Mask a config's secrets in all errors from now on; add options to commands in hints.
 
-        Args:
-            config: the config.
-            to: the target as the command line names it; if it is a config file, commands in hints
-                get it as `--to`.
-            set_keys: the command line's `--set`; commands in hints get those about the store.
+        They are `--to`, if `to` is a config file, and those of `--set` that are about the store.
         """
         self._secrets += config.secrets()
         options = _store_options(type(config), to, set_keys or ())
@@ -249,7 +241,7 @@ class Guard:
                 raise typer.Exit(self._exit_code(code)) from None
 
     def _report_forced_end(self, kind: type[KeyboardInterrupt]) -> None:
-        """Print that a signal ends the command while its body still runs."""
+        """Print a signal's message, with commits of unknown outcome; the body may still run."""
         end = kind()
         if unknown := Cancellation.all_unknown_commits():
             end.add_note(unknown)
@@ -258,7 +250,7 @@ class Guard:
         self._report(end)
 
     def _report(self, error: BaseException) -> int:
-        """Print an error; return its exit code."""
+        """Print an error with masked secrets; none for a closed stdout; return its exit code."""
         if isinstance(error, BrokenPipeError):
             discard_stdout()
             return 1
@@ -270,7 +262,7 @@ class Guard:
         return code
 
     def _failure_of(self, error: BaseException) -> tuple[Failure, int]:
-        """Return an error's words and its exit code."""
+        """Return an error's text and exit code: its class's, 130 or 143 for signals, else 1."""
         if isinstance(error, LakeportError):
             return Failure.of(error), error.exit_code
         if isinstance(error, KeyboardInterrupt):
@@ -285,7 +277,7 @@ class Guard:
         return replace(Failure.of(error), hint="" if self._debug else _DEBUG), 1
 
     def _durable_batches(self, unknown: str) -> str:
-        """Return which batches of a load are durable, in words; `unknown`: uncertain commits."""
+        """Return the number of durable batches as text, with the text about `unknown` commits."""
         landed = self._output.landed
         if not landed:
             return unknown or "nothing was landed"
@@ -293,13 +285,13 @@ class Guard:
         return f"{what} durable, and {unknown or 'nothing is visible of the one in progress'}"
 
 
-def _store_options(kind: type[BaseModel], to: str | None, set_keys: Iterable[str]) -> str:
-    """Return the options for a command about a table to connect to its store; may be empty."""
+def _store_options(model: type[BaseModel], to: str | None, set_keys: Iterable[str]) -> str:
+    """Return the options `--to` and `--set` that connect to a store, quoted; may be empty."""
     from lakeport.config.base import store_keys
     from lakeport.config.load import is_config_file
 
     words = ["--to", to] if to and is_config_file(to, must_exist=False) else []
-    known = store_keys(kind)
+    known = store_keys(model)
     for pair in set_keys:
         if pair.partition("=")[0] in known:
             words += ["--set", pair]

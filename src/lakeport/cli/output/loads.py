@@ -31,16 +31,12 @@ _LONGEST: Final = 24  # characters of a running load's name
 
 
 class ConsoleLoads(PipelineObserver):
-    """Prints a run for people: running loads on a terminal, else a line for each ended load.
-
-    Args:
-        console: the command's output.
-    """
+    """Prints a run for people: running loads on a terminal, else a line for each ended load."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._lock = threading.Lock()
-        self._running: dict[str, tuple[float, int]] = {}  # load -> since when, rows landed so far
+        self._running: dict[str, tuple[float, int]] = {}  # load -> start (monotonic), landed rows
         self._ended = self._failed = 0
         progress.set_lines(self.lines)
 
@@ -110,11 +106,7 @@ class ConsoleLoads(PipelineObserver):
 
 
 class JsonLoads(PipelineObserver):
-    """Prints a run's report as one JSON document.
-
-    Args:
-        json: the command's output.
-    """
+    """Prints a run's report as one JSON document."""
 
     def __init__(self, json: Json) -> None:
         self._json = json
@@ -144,11 +136,7 @@ class _RunPageWriter(PipelineObserver):
 
 
 def observer(output: Output, page: Path | None) -> PipelineObserver:
-    """Return the observer that prints a run, and writes a page if a path is given.
-
-    Raises:
-        ConfigError: the path can't be written to.
-    """
+    """Return an observer that prints a run and writes its page; ConfigError for a bad path."""
     printer = JsonLoads(output) if isinstance(output, Json) else ConsoleLoads(output)
     if page is None:
         return printer
@@ -193,7 +181,7 @@ def _row(load: LoadReport) -> tuple[str, ...]:
 
 
 def _notes(load: LoadReport) -> list[str]:
-    """Return a load's warnings, or why it was skipped."""
+    """Return a load's warnings, each once, or why it was skipped; empty if it did not start."""
     if load.outcome == "skipped":
         return [f"skipped: {load.reason}"]
     if load.landing is None:

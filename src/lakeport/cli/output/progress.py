@@ -35,16 +35,10 @@ _QUIET: Final = frozenset({"--json", "--help", "-h"})
 
 
 class Terminal:
-    """Progress lines at the end of a terminal's text, redrawn in place and removed at the end.
-
-    Args:
-        out: the terminal.
-
-    Attributes:
-        lines: makes the lines from the progress and the terminal's width in columns.
-    """
+    """Progress lines at the end of a terminal's text, redrawn in place and removed at the end."""
 
     def __init__(self, out: TextIO) -> None:
+        # Makes the lines from the progress and the terminal's width in columns.
         self.lines: Callable[[ProgressState, int], list[str]] = format_lines
         self._out = out
         self._live: Live | None = None
@@ -87,10 +81,8 @@ _shown: list[Progress] = []  # at most one: a process has one terminal
 def begin(label: str, out: TextIO, err: TextIO) -> None:
     """Show progress until `end`, or change its label; do nothing if progress is switched off.
 
-    Args:
-        label: what the command does, such as "landing".
-        out: the result's stream; progress goes here if only this is a terminal.
-        err: the stream for progress: redrawn on a terminal, else as lines at intervals.
+    It goes to `err`, redrawn on a terminal, else as lines at intervals; to `out` if only that is a
+    terminal.
     """
     if _shown:
         _shown[0].label = label
@@ -102,18 +94,14 @@ def begin(label: str, out: TextIO, err: TextIO) -> None:
 
 
 def begin_early(arguments: Sequence[str]) -> None:
-    """Show progress before the command's modules are imported, if the command may take a while.
-
-    Args:
-        arguments: the command line after the program's name.
-    """
+    """Show progress before a slow command's imports; none with `--json` or `--help`."""
     verb = command_name(arguments)
     if verb in _LABELS and _QUIET.isdisjoint(arguments):
         begin(_LABELS[verb], sys.stdout, sys.stderr)
 
 
 def note(text: str) -> None:
-    """Show one more line of text from now on."""
+    """Show a text below the progress, if that is shown, in place of the last text."""
     for each in _shown:
         each.note = text
 
