@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _ROWS = 1 << 16
+_SPLIT_BYTES = 64 << 20
 _NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 _OUTPUT_RATIO = 0.4
 
@@ -76,7 +77,6 @@ def frame_flushes(
     frame: Any,
     stream: str,
     folder: Path,
-    split_bytes: int = 64 << 20,
     *,
     digest: bool = False,
     max_columns: int = 5000,
@@ -116,7 +116,7 @@ def frame_flushes(
             batch = _make_spark_batch(frame, stream, digest)
         else:
             opened = _open_frame(frame, kind, folder, records)
-            batch = _spool_batch(*opened, stream, folder, split_bytes, digest)
+            batch = _spool_batch(*opened, stream, folder, digest)
         yield Flush((batch,), last=True)
 
     return flushes()
@@ -140,10 +140,9 @@ def _spool_batch(
     batches: Iterable[pa.RecordBatch],
     stream: str,
     folder: Path,
-    split_bytes: int,
     digest: bool,
 ) -> Batch:
-    """Write a frame's rows to Arrow IPC files of about `split_bytes` each; return their batch."""
+    """Write a frame's rows to Arrow IPC files of about 64 MiB each; return their batch."""
     check_column_names(stream, schema.names)
     opened = normalise_schema(schema, keep_untyped=True)
     paths: list[Path] = []
@@ -158,7 +157,7 @@ def _spool_batch(
                 writer.write_batch(batch.replace_schema_metadata(None))
                 rows += batch.num_rows
                 add_progress(batch.nbytes, rows=batch.num_rows)
-                full = file.tell() >= split_bytes
+                full = file.tell() >= _SPLIT_BYTES
                 batch = next(waiting, None)
     return Batch(
         stream,

@@ -80,9 +80,12 @@ def test_no_library_is_imported_to_find_out() -> None:
 
 
 @pytest.mark.parametrize("library", [pd, pl])
-def test_big_frames_are_cut_into_splits(tmp_path: Path, library: Any) -> None:
+def test_big_frames_are_cut_into_splits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: Any
+) -> None:
+    monkeypatch.setattr("lakeport.sources.frames._SPLIT_BYTES", 1 << 20)
     numbers = np.arange(300_000)
-    batch = load(tmp_path, library.DataFrame({"a": numbers}), split_bytes=1 << 20)
+    batch = load(tmp_path, library.DataFrame({"a": numbers}))
     assert len(batch.splits) == 3
     assert read_table(batch).column("a").to_numpy().tolist() == numbers.tolist()
 
