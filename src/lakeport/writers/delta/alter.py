@@ -66,8 +66,6 @@ class AlterResult:
         version: the table's version after the change; the newest one if nothing was committed.
         before: the column's type before; `null` if it never had a value.
         files: number of data files that were, or would be, rewritten.
-        rows: their rows.
-        bytes: their size.
     """
 
     version: int
@@ -80,7 +78,7 @@ class AlterResult:
 def alter_column(
     writer: DeltaWriter, engine: Engine, column: str, type_: pa.DataType, *, dry_run: bool = False
 ) -> AlterResult:
-    """Change the type of a column.
+    """Change the type of a column; commit nothing if it has that type, or for a dry run.
 
     Args:
         writer: writes the table.
@@ -121,9 +119,7 @@ class AlterOperation(TableOperation):
     """Changes the type of a column, and rewrites the files that have the column.
 
     Attributes:
-        engine: runs the tasks.
         column: the column, in any case.
-        type: its new type.
         dry_run: read every value, and write nothing.
         result: the result of the newest attempt.
     """

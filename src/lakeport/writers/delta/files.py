@@ -83,14 +83,9 @@ class TableFiles:
         partitions: Sequence[str],
         untyped: Mapping[str, pa.DataType],
     ) -> TableFiles:
-        """Return the reader of `columns`; `partitions` are names of partition columns.
+        """Return the reader of columns, by their names in the table, as are the partition columns.
 
-        Args:
-            log: the table's log.
-            schema_json: the table's schema as Delta's JSON.
-            columns: the columns to read, by their names in the table.
-            partitions: partition columns, by their names in the table.
-            untyped: as `open_stored_columns` returns it.
+        `untyped` is as `open_stored_columns` returns it.
         """
         physical = physical_names(schema_json, partitions).values()
         files = file_schema(schema_json, columns)
@@ -342,11 +337,13 @@ def rewrite_files(
 ) -> list[R]:
     """Run a kernel on data files, in tasks of about the same size; return the kernel's results.
 
+    Without files no task runs. If a task fails, the files that others staged are discarded.
+
     Args:
         engine: runs the tasks.
         job: the job's description, for progress and errors.
         kernel: takes a task's number and files.
-        files: the data files; without any, no task runs.
+        files: the data files.
         storage: where the kernel stages files.
     """
     if not files:
@@ -380,7 +377,6 @@ class ConvertedFile:
 
     Attributes:
         staged: the files staged in its place.
-        rows: its rows.
         misfit: the first value without an equal of its new type, in words; empty for none.
     """
 
@@ -394,7 +390,6 @@ class FileConverter:
     """Task kernel that reads data files of a table and stages them with other types.
 
     Attributes:
-        table: reads the files.
         sink: stages the new files; None to only check the values.
         convert: casts a batch, raising `InexactError`; None where reading has cast it.
     """

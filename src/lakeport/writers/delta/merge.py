@@ -55,12 +55,7 @@ _STAGING = "_lakeport/staging"
 
 @dataclass(frozen=True)
 class MergePlan:
-    """The plan of a batch that is merged into a table.
-
-    Attributes:
-        table: the plan of the table's schema, partitions and properties.
-        change: the upsert, without its rows so far.
-    """
+    """The plan of a batch that is merged into a table, with an upsert that has no rows so far."""
 
     table: DeltaPlan
     change: Upsert
@@ -77,8 +72,6 @@ class DeltaMerger:
     """Merges one stream's batches into its table by the writer's config, and retires rows.
 
     Attributes:
-        writer: plans against the table and commits to it.
-        engine: runs the task kernels.
         replaces_rows: whether the next batch's commit removes all rows that the table has.
     """
 
@@ -256,11 +249,7 @@ class DeltaMerger:
 
 @dataclass
 class RowsOperation(TableOperation):
-    """An operation that changes rows in the table's data files.
-
-    Attributes:
-        engine: runs the task kernels.
-    """
+    """An operation that changes rows in the table's data files by task kernels."""
 
     engine: Engine = field(kw_only=True)
 
@@ -298,8 +287,6 @@ class MergeOperation(RowsOperation):
     """Merges a staged batch: rows with a known key take its values, the others are inserted.
 
     Attributes:
-        change: the upsert.
-        keys: the batch's keys.
         replaces_rows: whether the commit removes all rows that the table has.
     """
 
@@ -378,20 +365,12 @@ class MergeOperation(RowsOperation):
 
 @dataclass
 class RetireOperation(RowsOperation):
-    """Removes rows of earlier stream versions, or marks them as deleted.
-
-    Attributes:
-        change: the version, and the columns that are set.
-    """
+    """Removes rows of earlier stream versions, or marks them as deleted."""
 
     change: Retire = field(kw_only=True)
 
     def plan_change(self, plan: DeltaPlan, txn: TableTransaction) -> TableChange | Landed:
-        """Rewrite files that have earlier rows; return a report of no rows if there are none.
-
-        Raises:
-            LakeportError: the store, a task or Spark failed.
-        """
+        """Rewrite files that have earlier rows; return a report of no rows if there are none."""
         change, mark, writer = self.change, self.mark, self.writer
         if plan.needs_spark:
             return TableChange(

@@ -99,11 +99,9 @@ def pack_sizes(sizes: Iterable[int], target: int) -> list[tuple[int, ...]]:
 
 
 def find_crowded_partitions(contents: Contents, written: Iterable[Values]) -> list[PartitionFiles]:
-    """Return the partitions written to that have 20 or more small files.
+    """Return the partitions written to that have 20 or more files below 32 MB.
 
-    Args:
-        contents: the table's newest contents.
-        written: partition values as the log has them, by the columns' names in data files.
+    `written` are partition values as the log has them, by the columns' names in data files.
     """
     columns = _partition_columns(contents)
 

@@ -52,7 +52,6 @@ class TableRequest:
     """A load's request to its table, beside its columns.
 
     Attributes:
-        mode: append, overwrite or merge.
         partition_keys: columns to partition by; empty keeps the table's own.
         policy: whether columns may be added.
         properties: table properties to set; a new table gets the defaults as well.
@@ -75,18 +74,15 @@ class DeltaPlan:
     """Plan of a batch against a state of its table.
 
     Attributes:
-        incoming: the batch's columns.
         schema: the columns that staged batches must have, in order: the table's after the batch,
             partition columns included. Columns that never had a value are left out, or text.
         schema_json: the table's schema after the batch, as Delta's JSON.
         partition_columns: the table's partition columns.
-        request: the load's request.
         evolution: the schema's evolution from the table's columns and the batch's.
         properties: the table's properties after the batch.
         base: the table before the batch; None when there is none.
         cluster_by: columns by which a new table is clustered.
         needs_spark: reasons why Spark has to write this batch itself; empty for none.
-        warnings: sentences for the report.
     """
 
     incoming: pa.Schema

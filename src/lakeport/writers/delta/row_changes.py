@@ -280,9 +280,7 @@ class Upsert:
     """Change that gives rows with a key of the batch the values of its last row with that key.
 
     Attributes:
-        incoming: the batch.
         schema: the table's columns.
-        merge_keys: the columns that identify a row.
         created: column whose value stays; empty for none.
         deleted: column that marks a key of the batch for removal; empty for none.
         updated: column with the time when a row last changed; empty for none.
@@ -470,10 +468,8 @@ class BatchKeys:
     """A batch's keys on the driver, which find the files to read and the rows to insert.
 
     Attributes:
-        columns: the key columns.
         last: positions of the last rows of all keys, sorted.
         inserted: positions of the last rows that are inserted if no row of the table matches.
-        ranges: the keys, to compare with the bounds of files.
     """
 
     columns: pa.Table
@@ -534,9 +530,7 @@ class BatchKeys:
 def deleted_rows(column: pa.ChunkedArray, when: DeleteCondition | None = None) -> pa.ChunkedArray:
     """Return a mask of the deleted rows: true in a boolean column, any value in another.
 
-    Args:
-        column: the batch's column that marks deleted rows.
-        when: the values that mark a row, in place of that rule.
+    With a condition, its values mark a row in place of that rule; any value if it lists none.
 
     >>> deleted_rows(pa.chunked_array([[True, False, None]])).to_pylist()
     [True, False, False]
@@ -613,9 +607,7 @@ class RewrittenFile:
         path: the file's path in the log.
         staged: the files that take its place.
         copied: number of rows left as they were.
-        updated: number of rows changed.
-        deleted: number of rows removed.
-        same: number of changed rows that had these values before.
+        same: number of updated rows that had these values before.
         matched: positions of the batch's rows that rows of the file took.
         unknown: see `RowMatches`. A file with such rows alone stays as it is.
     """
@@ -637,13 +629,7 @@ class RewrittenFile:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """Task kernel that rewrites those data files which have rows to change.
-
-    Attributes:
-        table: reads the files.
-        change: changes their rows.
-        sink: stages the new files.
-    """
+    """Task kernel that rewrites those data files which have rows to change."""
 
     table: TableFiles
     change: Change

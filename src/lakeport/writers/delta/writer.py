@@ -325,7 +325,7 @@ class DeltaWriter:
         )
 
     def try_commit(self, change: TableChange, txn: TableTransaction) -> CommitOutcome:
-        """Publish a change's files and commit it, once.
+        """Publish a change's files and commit it in one attempt, by the log or by Spark's writer.
 
         Raises:
             CommitConflict: another writer was faster; nothing landed.
@@ -357,7 +357,6 @@ class DeltaWriter:
             Whether the table has changed, so that the batch is to be planned again.
 
         Raises:
-            CommitConflict: another writer changed the table meanwhile.
             LakeportError: as `FirstTypesOperation.plan_change` and `try_commit`.
         """
         if batch.base is None:

@@ -24,7 +24,6 @@ from lakeport.errors import (
 )
 from lakeport.model import Landed
 from lakeport.storage.local import LocalStorage
-from lakeport.writers.delta.commit import TableTransaction
 from lakeport.writers.delta.plain import is_plain
 from lakeport.writers.delta.writer import DeltaWriter
 
@@ -396,10 +395,3 @@ def test_another_application_that_counts_is_followed(plans: Plans) -> None:
     done = plans.land(between=other(plans, commit_properties=counts), mark=mark)
     assert done.skipped
     assert len(plans.rows()) == 3
-
-
-def test_begin_refuses_nothing_of_an_unknown_table(plans: Plans) -> None:
-    into = plans.writer()
-    plan = into.plan(ROWS.schema)
-    begun = TableTransaction.begin(into.log, plan, no_session, by_log=True)
-    assert begun._session is None and begun.state() is None and begun.version == -1
