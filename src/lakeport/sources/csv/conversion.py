@@ -156,7 +156,7 @@ def _create_check(type_: pa.DataType, unlike: str = "") -> Callable[[pa.StringAr
     def fits(texts: pa.StringArray) -> bool:
         if unlike and _matches(texts, unlike):
             return False
-        return _cast_strict(texts, type_) is not None or convert_texts(texts, type_)[1] is None
+        return convert_texts(texts, type_)[1] is None
 
     return fits
 

@@ -69,7 +69,6 @@ def plan_csv(files: FileSet) -> Batch:
         schema=pa.schema([(name, columns.type_of(name)) for name in names]),
         layouts=tuple(layouts),
         layout_of={uri: index for uri, index in layout_of.items() if index},
-        unknown=files.config.unknown_fields,
         required=frozenset(field.name for field in files.fields if field.required),
         formats=columns.formats,
         empty=columns.empty,

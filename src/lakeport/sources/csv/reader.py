@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.errors import BadRecord, BadRecords, SourceError, UnknownFields
+from lakeport.errors import BadRecord, BadRecords, SourceError
 from lakeport.host.activity import add_progress
-from lakeport.model import Scan, Split, UnknownPolicy
+from lakeport.model import Scan, Split
 from lakeport.native import kernel
 from lakeport.native.arrays import array_of
 from lakeport.schema.types import TEXT_KINDS
@@ -473,7 +473,6 @@ class CsvReader:
     Attributes:
         schema: the columns to yield; those that a file lacks are null in its rows.
         layout_of: uri -> index into `layouts`, where it is not 0.
-        unknown: the policy for a file's columns that `schema` lacks.
         required: columns that a record must have a value in.
         formats: formats of the columns whose numbers or dates are not plain.
         skip_bad: whether `read` leaves bad records out.
@@ -485,7 +484,6 @@ class CsvReader:
     schema: pa.Schema
     layouts: tuple[CsvLayout, ...]
     layout_of: Mapping[str, int] = field(default_factory=dict)
-    unknown: UnknownPolicy = UnknownPolicy.EVOLVE
     required: frozenset[str] = frozenset()
     formats: Mapping[str, Format] = field(default_factory=dict)
     skip_bad: bool = False
@@ -495,17 +493,9 @@ class CsvReader:
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """Yield a split's good records; BadRecords for a bad one, unless `skip_bad`.
 
-        Raises:
-            UnknownFields: the file has a column that the schema lacks, unless they are dropped.
-            SourceError: the file can't be read.
+        Columns that the schema lacks are left out: the plan refuses a file that may not have them.
+        A file that can't be read is a SourceError.
         """
-        extra = self._extra_columns(split)
-        if extra and self.unknown is not UnknownPolicy.DROP:
-            raise UnknownFields(
-                f"stream {self.stream!r} has columns that its schema does not declare: "
-                + ", ".join(repr(name) for name in extra),
-                "declare them, or set `unknown_fields` to `evolve` or `drop`.",
-            )
         for batch, bad, _ in self._read_blocks(split):
             if bad and not self.skip_bad:
                 raise BadRecords(tuple(bad), len(bad), self._hint(split, bad[0]))
