@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from enum import StrEnum
 from functools import partial
 from inspect import Parameter, cleandoc
@@ -137,10 +138,11 @@ def _help_text(field: FieldInfo, *, repeated: bool) -> str:
 
 
 def _csv_fields() -> dict[str, FieldInfo]:
-    """Return the fields of `CsvOptions`, described by the attributes in its docstring."""
+    """Return the fields of `CsvOptions`, described as in its docstring; `python -OO` drops that."""
     text = cleandoc(CsvOptions.__doc__ or "")
-    found = re.findall(r"^    (\w+): (.+(?:\n {5,}.+)*)", text, re.MULTILINE)
-    return {name: FieldInfo(description=f"CSV: {' '.join(about.split())}") for name, about in found}
+    about = dict(re.findall(r"^    (\w+): (.+(?:\n {5,}.+)*)", text, re.MULTILINE))
+    words = {each.name: about.get(each.name, "").split() for each in fields(CsvOptions)}
+    return {name: FieldInfo(description=" ".join(["CSV:", *each])) for name, each in words.items()}
 
 
 _DESTINATION, _FILES = DestinationConfig.model_fields, FilesSource.model_fields

@@ -101,6 +101,7 @@ def _json(facts: dict[str, Any]) -> str:
 
 
 def _text(facts: dict[str, Any]) -> str:
+    """Return the facts for `--about` as lines of text, as the SDK prints them."""
     lines = [
         f"Name: {facts['name']}",
         f"Description: {facts['description']}",
@@ -122,6 +123,7 @@ def _text(facts: dict[str, Any]) -> str:
 
 
 def _markdown(facts: dict[str, Any]) -> str:
+    """Return the facts for `--about` as a Markdown page with a table of settings."""
     settings = facts["settings"]
     lines = [
         f"# `{facts['name']}`",

@@ -105,6 +105,12 @@ def test_what_a_command_takes_has_a_name(name: str, capsys: Cap) -> None:
     assert not re.search(r"<\w+|[{}]|\blist\[", page), page
 
 
+def test_options_stay_without_docstrings() -> None:
+    command = [sys.executable, "-OO", "-m", "lakeport", "land", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "--delimiter DELIMITER" in done.stdout and "--table TABLE" in done.stdout
+
+
 def test_completion_can_be_shown(capsys: Cap, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("typer.completion._get_shell_name", lambda: "zsh")
     with pytest.raises(SystemExit) as ended:
