@@ -42,7 +42,7 @@ def _end(program: str) -> NoReturn:
 
 
 def _run(program: str, arguments: list[str]) -> int:
-    """Run a program in a warm session, else in this process; return the exit code."""
+    """Run a program in a warm session or this process, or complete a line; return the exit code."""
     if _COMPLETE in os.environ:
         from lakeport.cli import app
 

@@ -60,10 +60,8 @@ _RESUME = "`--resume` does what failed and what was skipped, and nothing else."
 def walk_causes(error: BaseException, *, contexts: bool = False) -> Iterator[BaseException]:
     """Yield an error and its causes, outermost first, each once even if they form a ring.
 
-    Args:
-        error: the outermost error.
-        contexts: whether to follow the error that was being handled if there is no explicit
-            cause, as tracebacks do.
+    With `contexts`, the error that was being handled counts as a cause if there is no explicit
+    one, as in tracebacks.
     """
     seen = set[int]()
     link: BaseException | None = error

@@ -90,13 +90,9 @@ _TYPES: Final = ("date", "timestamp", "timestamp_ntz")
 
 @dataclass(frozen=True, slots=True)
 class LeafColumn:
-    """A column without members, or a member of a struct column.
+    """A column without members, or a member of a struct column, with a dotted name.
 
-    Attributes:
-        name: as the table spells it; with dots for a part of a struct.
-        path: its names in the data files.
-        type: the type; None if statistics have no bounds for it.
-        type_name: the type in words.
+    `path` has its names in the data files; `type` is None if statistics have no bounds for it.
     """
 
     name: str
@@ -106,10 +102,7 @@ class LeafColumn:
 
 
 def parse_leaf_columns(schema: str) -> list[LeafColumn]:
-    """Return the columns of a Delta schema, with the members of structs in their place.
-
-    Args:
-        schema: Delta's JSON text.
+    """Parse a Delta schema's JSON text to its columns, with the members of structs in their place.
 
     >>> inner = {"type": "struct", "fields": [{"name": "b", "type": "long", "metadata": {}}]}
     >>> outer = {"fields": [{"name": "a", "type": inner, "metadata": {}}]}
@@ -133,7 +126,7 @@ def _has_order(type_: pa.DataType | None) -> bool:
 def _iterate_leaf_fields(
     fields: list[dict[str, Any]], above: str, path: tuple[str, ...]
 ) -> Iterator[tuple[str, tuple[str, ...], dict[str, Any]]]:
-    """Yield name, path in the data files, and Delta's field for each leaf column."""
+    """Yield name, path in the data files, and Delta's field of each leaf, up to 4 structs deep."""
     for field in fields:
         name = f"{above}{field['name']}"
         inner = (*path, field.get("metadata", {}).get(_PHYSICAL, field["name"]))
@@ -145,10 +138,9 @@ def _iterate_leaf_fields(
 
 
 def parse_log_value(value: Any, type_: pa.DataType) -> Any:
-    """Parse a value of the log or of a checkpoint's typed statistics into a Python value.
+    """Parse a value of the log or of typed statistics; ValueError or the like if it does not fit.
 
-    Raises:
-        ValueError, TypeError, ArithmeticError: it is none.
+    `_UNREADABLE` has the errors' classes.
 
     >>> parse_log_value("10", pa.int32()), parse_log_value("1.50", pa.decimal128(9, 2))
     (10, Decimal('1.50'))
@@ -175,18 +167,14 @@ def parse_log_value(value: Any, type_: pa.DataType) -> Any:
     return found
 
 
-def find_bounds(low: Collection[Any], high: Collection[Any]) -> tuple[Any, Any]:
-    """Return the least and the greatest value; NaN is greater than all numbers, as for Spark.
-
-    Args:
-        low: the least values of some parts, at least one.
-        high: the greatest ones.
+def find_bounds(minima: Collection[Any], maxima: Collection[Any]) -> tuple[Any, Any]:
+    """Return the least of at least one minimum, and the greatest maximum; NaN is above all.
 
     >>> find_bounds([1.0, math.nan], [math.nan, math.inf])
     (1.0, nan)
     """
-    key = _sort_nan_last if isinstance(next(iter(low)), float) else None
-    return min(low, key=key), max(high, key=key)
+    key = _sort_nan_last if isinstance(next(iter(minima)), float) else None
+    return min(minima, key=key), max(maxima, key=key)
 
 
 def _sort_nan_last(value: float) -> tuple[bool, float]:
@@ -216,7 +204,7 @@ def format_value(value: Any, type_: pa.DataType | None = None) -> str:
 
 
 def explain_cut_bound(value: Any) -> str:
-    """Return why a bound in the statistics may be wider than the values; empty if it is exact."""
+    """Return the reason why a bound may be wider than the values (cut text, time); empty: exact."""
     if isinstance(value, str):
         # Java counts a character beyond 16 bits as two.
         return _TEXTS if len(value.encode("utf-16-le", "surrogatepass")) >= 2 * _CUT else ""
@@ -228,32 +216,34 @@ def explain_cut_bound(value: Any) -> str:
 def build_column_facts(
     files: Sequence[VersionFile],
     leaves: Sequence[LeafColumn],
-    known: Sequence[frozenset[tuple[str, ...]]],
-    partitions: Sequence[str],
-    clusters: Sequence[str],
-    floats: str = "",
+    schema_paths: Sequence[frozenset[tuple[str, ...]]],
+    partition_columns: Sequence[str],
+    cluster_columns: Sequence[str],
+    inexact_floats: str = "",
 ) -> list[ColumnFacts]:
-    """Return nulls and bounds of each column, from the statistics of the data files.
+    """Return nulls and bounds of each leaf column, from the statistics of the data files.
 
     Args:
-        files: the table's.
-        leaves: its columns.
-        known: the leaves' paths of each schema that the files may be of.
-        partitions: names of the partition columns.
-        clusters: names of the columns by which the table is clustered.
-        floats: the reason why bounds of floats may be inexact; empty if they are exact.
+        files: the table's data files.
+        leaves: the table's columns.
+        schema_paths: the leaves' paths in each schema; a file has the schema's index.
+        partition_columns: names of the partition columns.
+        cluster_columns: names of the columns by which the table is clustered.
+        inexact_floats: the reason why bounds of floats may be inexact; empty if they are exact.
     """
     types = [leaf.type for leaf in leaves if leaf.type is not None]
     statistics = _FileStatistics.of(files, decimals=any(map(pa.types.is_decimal, types)))
     found = []
     for leaf in leaves:
-        if leaf.name in partitions:
+        role = "cluster" if leaf.name in cluster_columns else ""
+        if leaf.name in partition_columns:
+            role = "partition"
             facts = _summarise_partition_column(files, leaf)
         else:
-            facts = _summarise_column(statistics, leaf, [leaf.path in paths for paths in known])
+            in_schema = [leaf.path in paths for paths in schema_paths]
+            facts = _summarise_column(statistics, leaf, in_schema)
             if facts.get("minimum") and pa.types.is_floating(leaf.type):
-                facts["approximate"] = facts["approximate"] or floats
-        role = "partition" if leaf.name in partitions else "cluster" * (leaf.name in clusters)
+                facts["approximate"] = facts["approximate"] or inexact_floats
         found.append(ColumnFacts(leaf.name, leaf.type_name, role, **facts))
     return found
 
@@ -271,7 +261,7 @@ class _FileStatistics:
 
     @classmethod
     def of(cls, files: Sequence[VersionFile], *, decimals: bool) -> _FileStatistics:
-        """Read the statistics of data files."""
+        """Parse the statistics of data files; `decimals` keeps the digits of numbers."""
         # A decimal keeps its digits only where it never was a float.
         each = [known.file.statistics(decimals=decimals) for known in files]
         low = [one.min_values or _EMPTY for one in each]
@@ -287,14 +277,17 @@ def _to_mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _summarise_column(
-    statistics: _FileStatistics, leaf: LeafColumn, known: Sequence[bool]
+    statistics: _FileStatistics, leaf: LeafColumn, in_schema: Sequence[bool]
 ) -> dict[str, Any]:
-    """Return nulls, minimum and maximum of a column, from its files' statistics."""
+    """Return a column's nulls (None: unknown), and its bounds if all files' statistics have them.
+
+    `in_schema` says for each schema whether it has the column.
+    """
     counts = _values_at(statistics.nulls, leaf.path)
-    if None in counts and not all(known):
+    if None in counts and not all(in_schema):
         # A file older than the column has no value of it, and no statistics.
         counts = [
-            records if count is None and not known[one.schema] else count
+            records if count is None and not in_schema[one.schema] else count
             for count, records, one in zip(
                 counts, statistics.records, statistics.files, strict=True
             )
@@ -315,7 +308,7 @@ def _summarise_column(
 
 
 def _count_nulls(statistics: _FileStatistics, counts: Sequence[int | None]) -> int | None:
-    """Return the nulls of a column without deleted rows; None if a file does not tell."""
+    """Sum a column's null counts by file, without deleted rows; None if a count is unknown."""
     if None in counts:
         return None
     total = sum(count for count in counts if count is not None)
@@ -331,19 +324,19 @@ def _count_nulls(statistics: _FileStatistics, counts: Sequence[int | None]) -> i
 
 
 def _format_bounds(
-    low: list[Any] | None, high: list[Any] | None, leaf: LeafColumn, *, exact: bool
+    minima: list[Any] | None, maxima: list[Any] | None, leaf: LeafColumn, *, exact: bool
 ) -> dict[str, Any]:
-    """Return minimum and maximum as text; empty if there are none."""
-    if not low or not high:
+    """Return `minimum`, `maximum` and `approximate` as texts; empty without any values."""
+    if not minima or not maxima:
         return {}
-    found = find_bounds(low, high)
+    found = find_bounds(minima, maxima)
     reason = "" if exact else next(filter(None, map(explain_cut_bound, found)), "")
     least, greatest = (format_value(value, leaf.type) for value in found)
     return {"minimum": least, "maximum": greatest, "approximate": reason}
 
 
 def _summarise_partition_column(files: Sequence[VersionFile], leaf: LeafColumn) -> dict[str, Any]:
-    """Return nulls and exact bounds of a partition column, from the files' partitions."""
+    """Return a partition column's nulls and exact bounds, from the values and rows of its files."""
     (name,) = leaf.path
     rows: dict[str, int | None] = {}
     for known in files:
@@ -356,7 +349,7 @@ def _summarise_partition_column(files: Sequence[VersionFile], leaf: LeafColumn) 
 
 
 def _parse_values(trees: Sequence[Mapping[str, Any]], leaf: LeafColumn) -> list[Any] | None:
-    """Return the values of a leaf column; None if one is missing or of another type."""
+    """Return a leaf column's values in statistics; None if one is missing or of another type."""
     values = _values_at(trees, leaf.path)
     if leaf.type is None or None in values:
         return None
@@ -367,7 +360,7 @@ def _parse_values(trees: Sequence[Mapping[str, Any]], leaf: LeafColumn) -> list[
 
 
 def _values_at(trees: Sequence[Mapping[str, Any]], path: Sequence[str]) -> list[Any]:
-    """Return the value at a path in each tree of statistics; None where it is missing."""
+    """Return the value at a path in each nested mapping; None in place of a missing one."""
     *above, last = path
     for name in above:
         trees = [_to_mapping(tree.get(name)) for tree in trees]
@@ -377,9 +370,7 @@ def _values_at(trees: Sequence[Mapping[str, Any]], path: Sequence[str]) -> list[
 def format_partition(values: Mapping[str, str | None], columns: Iterable[LeafColumn]) -> str:
     """Format a partition as `column=value` with `/` between; empty without partition columns.
 
-    Args:
-        values: column in the data files -> value as the log spells it.
-        columns: the partition columns.
+    `values` maps physical columns to values as the log spells them.
     """
     return "/".join(
         f"{leaf.name}={_format_log_value(values.get(leaf.path[0]) or 'null', leaf.type)}"
@@ -389,19 +380,14 @@ def format_partition(values: Mapping[str, str | None], columns: Iterable[LeafCol
 
 @lru_cache(100_000)
 def _format_log_value(text: str, type_: pa.DataType | None) -> str:
-    """Format a partition value of the log in one spelling; as it is if it can't be parsed."""
+    """Format a log's partition value in one spelling (cached); unchanged if it can't be parsed."""
     with suppress(*_UNREADABLE):
         return text if type_ is None else format_value(parse_log_value(text, type_), type_)
     return text
 
 
 def build_partition_facts(files: Iterable[tuple[str, int, int | None]]) -> list[PartitionFacts]:
-    """Return files, sizes and rows of each partition, by name.
-
-    Args:
-        files: name of the partition, size and rows of each; a table without partitions has files
-            with empty names only.
-    """
+    """Sum (partition name, bytes, rows) of files by partition, sorted; empty if all lack a name."""
     groups: dict[str, list[tuple[int, int | None]]] = {}
     for name, size, rows in files:
         groups.setdefault(name, []).append((size, rows))
@@ -423,42 +409,23 @@ def _sum_known(counts: Iterable[int | None]) -> int | None:
     return None if None in known else sum(filter(None, known))
 
 
-def read_log_history(storage: Storage, folder: str, log: LogFiles) -> LogHistory:
-    """Read the versions in a Delta table's log; raise SourceError if it is incomplete or too large.
-
-    Args:
-        storage: the store.
-        folder: the table's key in the store.
-        log: the files of its log.
-
-    Raises:
-        SourceError: its log does not tell what it holds.
-        DestinationError: the store refused, or a file of the log is damaged.
-    """
-    history = read_history(log, max_bytes=_LOG_BYTES)
+def read_log_history(files: LogFiles) -> LogHistory:
+    """Read the versions in a Delta log; raise SourceError if it lacks files or exceeds 128 MiB."""
+    history = read_history(files, max_bytes=_LOG_BYTES)
     if history is None:
+        uri = files.log.uri
         raise SourceError(
-            f"the log of {storage.uri(folder)} lacks files, or is too large to be shown: "
+            f"the log of {uri} lacks files, or is too large to be shown: "
             "it does not tell what the table holds",
-            f"{format_command('table', 'show', storage.uri(folder))} reads a log of any size; "
+            f"{format_command('table', 'show', uri)} reads a log of any size; "
             "files that are missing have to come back from a copy.",
         )
     return history
 
 
-def build_delta_facts(
-    storage: Storage, folder: str, name: str, log: LogFiles, history: LogHistory
-) -> TableFacts:
-    """Return the facts of a Delta table, as its log tells them.
-
-    Args:
-        storage: the store.
-        folder: the table's key there.
-        name: the table's name on the page.
-        log: the files of its log.
-        history: the versions that these files tell.
-    """
-    state, uri = history.state, storage.uri(folder)
+def build_delta_facts(name: str, log: LogFiles, history: LogHistory) -> TableFacts:
+    """Return the facts of a Delta table for its page, from its log; `name` is its title."""
+    state, uri = history.state, log.log.uri
     newest = parse_leaf_columns(str(state.metadata["schemaString"]))
     columns = [leaf for name in state.partition_columns for leaf in newest if leaf.name == name]
     versions = _build_versions(history)
@@ -486,29 +453,33 @@ def build_delta_facts(
 
 
 def _build_log_columns(history: LogHistory, leaves: Sequence[LeafColumn]) -> list[ColumnFacts]:
-    """Return the facts of these columns, from the data files of the newest version."""
-    known = [frozenset(leaf.path for leaf in parse_leaf_columns(each)) for each in history.schemas]
+    """Return the leaf columns' facts, from the statistics of the newest version's data files."""
+    schema_paths = [
+        frozenset(leaf.path for leaf in parse_leaf_columns(each)) for each in history.schemas
+    ]
     state = history.state
-    by = state.metadata.get("partitionColumns") or ()
-    return build_column_facts(history.files, leaves, known, by, state.clustering)
+    partition_columns = state.metadata.get("partitionColumns") or ()
+    return build_column_facts(
+        history.files, leaves, schema_paths, partition_columns, state.clustering
+    )
 
 
 def _build_versions(history: LogHistory) -> list[VersionFacts]:
-    """Return the facts of each version in a log, oldest first."""
+    """Return the facts of each version in a log, oldest first, with changes of its columns."""
     schemas = [
         {leaf.name: leaf.type_name for leaf in parse_leaf_columns(s)} for s in history.schemas
     ]
-    told, before = [], -1
+    versions, before = [], -1
     for version in history.versions:
         known = before >= 0 and version.schema >= 0
         changes = _list_column_changes(schemas[before], schemas[version.schema]) if known else ()
-        told.append(_build_version(version, tuple(changes)))
+        versions.append(_build_version(version, tuple(changes)))
         before = version.schema
-    return told
+    return versions
 
 
 def _list_column_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each column that came, went or got another type.
+    """Compare columns (name -> type): yield a text for each changed type, new or dropped column.
 
     >>> list(_list_column_changes({"a": "integer", "b": "text"}, {"a": "float", "c": "date"}))
     ['a: integer became float', 'new: c, date', 'gone: b, text']
@@ -520,7 +491,7 @@ def _list_column_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iter
 
 
 def _build_version(version: TableVersion, columns: tuple[str, ...]) -> VersionFacts:
-    """Return the facts of one version; `columns` are sentences about its columns."""
+    """Return the facts of one version; `columns` are texts about changed columns."""
     info, totals = version.info, version.totals
     mark = CommitMark.parse(info.get("userMetadata"))
     state = mark.singer_state if mark else None
@@ -542,26 +513,25 @@ def _build_version(version: TableVersion, columns: tuple[str, ...]) -> VersionFa
 
 
 def _format_operation(info: Mapping[str, Any]) -> str:
-    """Return what a commit says it did, such as `WRITE, Append`; empty if it says nothing."""
-    told = info.get("operationParameters")
-    parameters = told if isinstance(told, Mapping) else {}
+    """Format a commit's operation and mode, such as `WRITE, Append`; empty if it has none."""
+    parameters = _to_mapping(info.get("operationParameters"))
     mode = parameters.get("mode") or parameters.get("outputMode")
     return ", ".join(str(word) for word in (info.get("operation"), mode) if word)
 
 
 def _list_readers(protocol: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """List programs with the reason why they can't read the table; empty if they can."""
+    """Return (program, reason why it can't read the table); the reason is empty if it can."""
     lacking = lacking_readers(protocol)
     programs = {*_PROGRAMS, *(name for names in lacking.values() for name in names)}
-    told = []
+    readers = []
     for program in sorted(programs, key=str.lower):
         features = [f"`{feature}`" for feature, names in lacking.items() if program in names]
-        told.append((program, f"does not know {', '.join(features)}" if features else ""))
-    return told
+        readers.append((program, f"does not know {', '.join(features)}" if features else ""))
+    return readers
 
 
 def _list_notes(history: LogHistory, log: LogFiles) -> tuple[str, ...]:
-    """Return sentences about what the log does not tell."""
+    """Return sentences about facts that the log lacks: rows of files, older commits; maybe none."""
     notes = []
     silent = sum(known.rows is None for known in history.files)
     if silent:
@@ -581,17 +551,9 @@ def _list_notes(history: LogHistory, log: LogFiles) -> tuple[str, ...]:
 def build_files_facts(
     storage: Storage, folder: str, name: str, snapshot: FilesSnapshot
 ) -> TableFacts:
-    """Return the facts of a folder of files, from footers and manifests.
+    """Return the facts of a folder of files for its page, from up to 1,000 footers and manifests.
 
-    Args:
-        storage: the store.
-        folder: the table's key in the store.
-        name: its name on the page.
-        snapshot: its files.
-
-    Raises:
-        SourceError: a file is damaged.
-        DestinationError: the store refused.
+    `name` is the page's title. A damaged file raises SourceError.
     """
     found = read_manifests(storage, folder, _LOADS)
     landed = {file.uri: file.rows for load in found for file in load.files}
@@ -632,7 +594,7 @@ def build_files_facts(
 
 
 def _read_footer_columns(snapshot: FilesSnapshot) -> tuple[list[VersionFile], list[ColumnFacts]]:
-    """Read Parquet footers; return the files as a log would have them, and the columns' facts.
+    """Read Parquet footers; return the files with their statistics, and the columns' facts.
 
     A column of a type that tables don't have, or of the calendar of Spark 2, has no bounds.
     """
@@ -658,7 +620,7 @@ def _read_footer_columns(snapshot: FilesSnapshot) -> tuple[list[VersionFile], li
 
 
 def _list_arrow_leaves(column: pa.Field) -> list[LeafColumn]:
-    """Return the leaf columns of an Arrow column; without bounds if tables lack its type."""
+    """Return an Arrow column's leaves; for a type that tables lack one leaf without a type."""
     try:
         return parse_leaf_columns(to_spark_json(pa.schema([column])))
     except SchemaConflict:
@@ -682,52 +644,35 @@ def _parse_partition_folders(path: str) -> tuple[tuple[str, str], ...]:
 def read_table_facts(
     storage: Storage, folder: str, name: str
 ) -> tuple[TableFacts, DeltaSnapshot | FilesSnapshot]:
-    """Return a table's facts, and the snapshot that reads its first rows.
+    """Return a table's facts for its page, and a snapshot of up to 100 files for its first rows.
 
-    Args:
-        storage: the store.
-        folder: the key in the store; empty for the root.
-        name: its name on the page, such as `silver/flights`.
-
-    Raises:
-        SourceError: there is no table, it is several, or its log does not tell what it holds.
-        DestinationError: the store refused, or a file of the log is damaged.
+    Raises SourceError if there is no table, several, or an incomplete log.
     """
     versions = TableVersions.of(storage, folder)
     found = versions.find_version_or_files(None, None)
     if not isinstance(found, int):
         return build_files_facts(storage, folder, name, found), found
-    history = read_log_history(storage, folder, versions.files)
-    facts = build_delta_facts(storage, folder, name, versions.files, history)
+    history = read_log_history(versions.files)
+    facts = build_delta_facts(name, versions.files, history)
     first = Contents(history.state, tuple(known.file for known in history.files[:_FILES]))
-    return facts, DeltaSnapshot(storage, folder, first)
+    return facts, DeltaSnapshot(versions.log, first)
 
 
 def find_newest_time(storage: Storage, folder: str, column: str) -> datetime | None:
-    """Return the greatest value of a date or time column in UTC; None without any value.
+    """Return a date or time column's greatest value in UTC; None without a table or any value.
 
-    Args:
-        storage: where the table is.
-        folder: the table's key in the store.
-        column: its name in the table; case does not matter.
-
-    Returns:
-        None where there is no table, or none of its rows has a value.
-
-    Raises:
-        SourceError: statistics don't tell it.
-        DestinationError: the store refused.
+    The column's case does not matter. Raises SourceError if the statistics lack the value.
     """
     log = DeltaLog(storage, folder).list_files()
     files: Sequence[VersionFile] | None = None
     columns: Sequence[ColumnFacts] = ()
     if log.newest >= 0:
-        history = read_log_history(storage, folder, log)
+        history = read_log_history(log)
         # The row with the greatest value may be a deleted one.
         if not any(known.file.deletion_vector is not None for known in history.files):
             leaves = parse_leaf_columns(str(history.state.metadata["schemaString"]))
-            wanted = [leaf for leaf in leaves if leaf.name.lower() == column.lower()]
-            files, columns = history.files, _build_log_columns(history, wanted)
+            named = [leaf for leaf in leaves if leaf.name.lower() == column.lower()]
+            files, columns = history.files, _build_log_columns(history, named)
     elif (snapshot := FilesSnapshot.of(storage, folder)) is None:
         return None
     elif snapshot.kind == "parquet":

@@ -34,12 +34,9 @@ _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 
 @dataclass(frozen=True)
 class TableLocation:
-    """The store of a table, and its folder there.
+    """The store of a table, and its folder there (empty for the store's root).
 
-    Attributes:
-        config: how its store is reached.
-        storage: the store, from the folder above the table (a local table's own) downwards.
-        folder: the table's key there; empty for the root.
+    The store begins at the folder above the table, or for a local table at its own folder.
     """
 
     config: DestinationConfig
@@ -59,17 +56,8 @@ class TableLocation:
         return self.storage.uri(self.folder)
 
     @property
-    def hadoop_uri(self) -> str:
-        """The table's URI for Spark."""
-        return self.storage.hadoop_uri(self.folder)
-
-    @property
     def jars(self) -> frozenset[str]:
-        """The jars that Spark needs to open the table.
-
-        Raises:
-            DestinationError: Spark can't.
-        """
+        """The jars that Spark needs to open the table; DestinationError on Google Cloud Storage."""
         if self.config.destination == "google_cloud_storage":
             raise DestinationError(
                 f"Spark has no connector for {self.uri}",
@@ -78,23 +66,13 @@ class TableLocation:
         return self.config.delta_jars
 
     def check_files(self, session: DeltaSession, version: int) -> None:
-        """Raise SourceError if the log of a version names files outside of the table's folder.
-
-        Raises:
-            SourceError: it does.
-        """
+        """Raise SourceError if the log of a version names files outside of the table's folder."""
         session.check_files(self.storage, self.folder, version, self.config.table_roots)
 
     def session(self, engine: Engine, *, writes: bool = False) -> DeltaSession:
-        """Return a Delta session that can reach the table; waits until Spark has started.
+        """Wait until Spark has started; return a Delta session that can reach the table.
 
-        Args:
-            engine: Spark.
-            writes: whether the table will be changed, which not every store is fit for.
-
-        Raises:
-            DestinationError: the store can't hold Delta tables, and one is to be written.
-            SparkFailure: Spark did not start.
+        With `writes`, raises DestinationError if the store can't hold Delta tables.
         """
         return delta_session(self.config, self.storage, engine, self.folder, writes=writes)()
 
@@ -104,7 +82,7 @@ def locate_table(
     to: str | os.PathLike[str] | Mapping[str, Any] | DestinationConfig | None = None,
     keys: Mapping[str, Any] | None = None,
 ) -> TableLocation:
-    """Find the store and the folder of a table that a user names.
+    """Find the store and the folder of a table that a user names, or raise ConfigError.
 
     Args:
         table: a folder of this machine, a URI (`s3://`, `abfss://`, `gs://`), or, with `to`, the
@@ -140,7 +118,7 @@ def locate_table(
 
 
 def _find_destination(uri: str) -> str:
-    """Return the destination of a path's or URI's tables; raise ConfigError if there is none."""
+    """Return the destination for Delta tables at a path or URI; ConfigError for other schemes."""
     match = _SCHEME.match(uri)
     found = destination_for_scheme(match[1].lower() if match else "file")
     if not found:
@@ -151,13 +129,13 @@ def _find_destination(uri: str) -> str:
 
 
 def _select_store_keys(config: DestinationConfig, kind: str) -> dict[str, Any]:
-    """Return a config's keys about the store, without those about a place in it."""
+    """Return a config's given keys about the store and Spark, without those about a folder."""
     own = store_keys(config_class(kind)) | {"spark"}
     return {name: getattr(config, name) for name in own & config.model_fields_set}
 
 
 def _open_location(kind: str, uri: str, keys: Mapping[str, Any]) -> TableLocation:
-    """Open the location of a table by its full path or URI."""
+    """Open the location of a table by its full path or URI; raise ConfigError for a local file."""
     if kind == "local":
         if "://" not in uri and Path(uri).expanduser().is_file():
             raise ConfigError(

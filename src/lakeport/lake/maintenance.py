@@ -60,10 +60,7 @@ _CLUSTERED = (
 
 
 def parse_hours(text: str) -> int:
-    """Parse a retention such as `7d` into whole hours; a bare number is hours.
-
-    Raises:
-        ConfigError: it is none, or no whole hours.
+    """Parse a retention such as `7d` into hours (a bare number is hours), or raise ConfigError.
 
     >>> parse_hours("168h"), parse_hours("30d"), parse_hours("2w"), parse_hours("24")
     (168, 720, 336, 24)
@@ -78,11 +75,9 @@ def parse_hours(text: str) -> int:
 
 
 def quote_sort_columns(contents: Contents, names: Sequence[str]) -> list[str]:
-    """Return the columns to sort by, quoted for Spark, and spelt as in the table.
+    """Return columns spelt as in the table and quoted for Spark; ConfigError if Delta can't sort.
 
-    Raises:
-        ConfigError: a column is absent, a partition column or one that Delta can't sort by, or
-            the table is clustered.
+    It can't sort by partition columns, unknown ones, names with backticks, or a clustered table.
     """
     if names and contents.state.clustering:
         raise ConfigError(
@@ -108,11 +103,7 @@ def quote_sort_columns(contents: Contents, names: Sequence[str]) -> list[str]:
 
 
 def check_partitioned(contents: Contents, where: str) -> None:
-    """Raise ConfigError for a condition on partitions if the table has none.
-
-    Raises:
-        ConfigError: the table is clustered, or just has no partitions.
-    """
+    """Raise ConfigError if the table is clustered or has no partition columns to put in `where`."""
     if contents.state.clustering:
         raise ConfigError(
             "a clustered table has no partitions to choose from", "leave out the condition."
@@ -121,24 +112,20 @@ def check_partitioned(contents: Contents, where: str) -> None:
         raise condition_error(where, "the table has no partitions", contents)
 
 
-def check_retention_hours(retain: int | None, *, force: bool) -> None:
-    """Raise ConfigError unless `retain` is whole hours >= 0 and, without `force`, a week or more.
-
-    Raises:
-        ConfigError: it is one of these.
-    """
-    if retain is None:
+def check_retention_hours(hours: int | None, *, force: bool) -> None:
+    """Raise ConfigError unless `hours` is None, or whole, >= 0 and, without `force`, a week."""
+    if hours is None:
         return
-    if not isinstance(retain, int) or retain < 0:
-        raise ConfigError(f"{retain!r} is no retention", "give whole hours, 0 or more.")
-    _check_hours(RETENTION_HOURS, retain, "readers and writers that take longer", force)
+    if not isinstance(hours, int) or hours < 0:
+        raise ConfigError(f"{hours!r} is no retention", "give whole hours, 0 or more.")
+    _check_minimum(RETENTION_HOURS, hours, "readers and writers that take longer", force)
 
 
 def vacuum(
     session: DeltaSession,
     location: TableLocation,
-    newest: int,
-    retain: int | None,
+    newest_version: int,
+    retain_hours: int | None,
     *,
     dry_run: bool,
     force: bool,
@@ -150,63 +137,62 @@ def vacuum(
     Args:
         session: reaches the table.
         location: where the table is.
-        newest: the table's version, or an earlier one.
-        retain: whole hours, which `check_retention_hours` allows; if None the table's own
+        newest_version: the table's version, or an earlier one.
+        retain_hours: whole hours, which `check_retention_hours` allows; if None the table's own
             retention, but at least a week.
         dry_run: delete nothing.
         force: allow less than a week, and less than the table's own retention.
 
     Raises:
         ConfigError: nobody forced a retention of less than the table's own.
-        LakeportError: Delta refused.
     """
-    uri = location.hadoop_uri
-    own = session.retention_hours(uri)
-    if retain is None:
-        wanted = max(RETENTION_HOURS, own)
+    uri = location.log.hadoop_uri
+    own_hours = session.retention_hours(uri)
+    if retain_hours is None:
+        hours = max(RETENTION_HOURS, own_hours)
     else:
-        _check_hours(own, retain, "the table keeps them longer: its users", force)
-        wanted = retain
-    before = time.time() - RETENTION_HOURS * 3600
-    shown = partial(_build_inventory, location=location, before=before)
+        _check_minimum(own_hours, retain_hours, "the table keeps them longer: its users", force)
+        hours = retain_hours
+    cutoff = time.time() - RETENTION_HOURS * 3600
+    inventory = partial(_build_inventory, location=location, cutoff=cutoff)
     mark = CommitMark("", "", -1, "", "", str(uuid.uuid4()))
     files = session.vacuum(
         uri,
-        wanted,
+        hours,
         user_metadata=mark.format(),
         dry_run=dry_run,
         force=force,
-        files=shown if wanted < RETENTION_HOURS else None,
+        files=inventory if hours < RETENTION_HOURS else None,
     )
     if dry_run:
-        return VacuumReport(newest, dry_run=True, files=tuple(files))
-    return _vacuum_report(location.log, mark, newest)
+        return VacuumReport(newest_version, dry_run=True, files=tuple(files))
+    return _read_vacuum_report(location.log, mark, newest_version)
 
 
-def _vacuum_report(log: DeltaLog, mark: CommitMark, read: int) -> VacuumReport:
-    """Read the report of a VACUUM from its own two commits."""
-    ours = [commit for commit in log.commits_since(read) if commit.mark == mark]
+def _read_vacuum_report(log: DeltaLog, mark: CommitMark, after_version: int) -> VacuumReport:
+    """Read the counts of a VACUUM from its two commits, which have its mark, after a version."""
+    ours = [commit for commit in log.commits_since(after_version) if commit.mark == mark]
     counted = {n: v for c in ours for n, v in (c.info.get("operationMetrics") or {}).items()}
     return VacuumReport(
-        version=max((commit.version for commit in ours), default=read),
+        version=max((commit.version for commit in ours), default=after_version),
         deleted=int(counted.get("numDeletedFiles", 0)),
         bytes=int(counted.get("sizeOfDataToDelete", 0)),
     )
 
 
-def _check_hours(least: int, retain: int, who: str, force: bool) -> None:
-    """Raise ConfigError if `retain` hours are fewer than `least`, unless forced."""
-    if retain >= least or force:
+def _check_minimum(min_hours: int, hours: int, endangered: str, force: bool) -> None:
+    """Raise ConfigError, naming the endangered programs, if hours are too few and not forced."""
+    if hours >= min_hours or force:
         return
     raise ConfigError(
-        f"files would be kept for {retain} hours only, less than {least}",
-        f"{who} may find files gone in the middle of their work, and no version older than that "
-        "can be read again. Keep more, or force it (`--force`) while nobody uses the table.",
+        f"files would be kept for {hours} hours only, less than {min_hours}",
+        f"{endangered} may find files gone in the middle of their work, and no version older than "
+        "that can be read again. Keep more, or force it (`--force`) while nobody uses the table.",
     )
 
 
 def _resolve_column_path(schema: pa.Schema, name: str) -> list[str]:
-    """Return a column's name, or its path in a struct, as the table spells it."""
+    """Return a column's path as the table spells it, ignoring case; ConfigError if it is absent."""
     spelling = {item.name.casefold(): item for item in schema}
     if name.casefold() in spelling:
         return [spelling[name.casefold()].name]
@@ -221,30 +207,23 @@ def _resolve_column_path(schema: pa.Schema, name: str) -> list[str]:
     )
 
 
-def _build_inventory(session: DeltaSession, location: TableLocation, before: float) -> pa.Table:
-    """List the files that VACUUM may delete, and their folders. Runs a Spark job.
+def _build_inventory(session: DeltaSession, location: TableLocation, cutoff: float) -> pa.Table:
+    """Return the files that VACUUM may delete, and their folders. Runs a Spark job.
 
     A file that no version names is left over from a writer that ended, or belongs to one at work,
     which names it with its next commit: nothing tells which. VACUUM takes it for left over when it
     is older than the retention, so a short one would delete the files of writers at work, and what
-    they commit could not be read. So such files are left out until they are a week old.
-
-    Args:
-        session: reaches the table.
-        location: where the table is.
-        before: newer files that no version has named are left out; Unix seconds.
-
-    Raises:
-        DestinationError: the store refused.
+    they commit could not be read. So such files are left out until they are a week old: older than
+    `cutoff`, in Unix seconds.
     """
-    removed = session.removed_paths(location.hadoop_uri)
-    root = session.qualified_folder(location.hadoop_uri)
+    uri = location.log.hadoop_uri
+    removed, root = session.removed_paths(uri), session.qualified_folder(uri)
     start = len(f"{location.folder}/") if location.folder else 0
     files = {item.key[start:]: item for item in location.storage.list(location.folder)}
-    kept = _select_vacuumable(files, removed, before)
-    folders = {str(folder) for name in kept for folder in PurePosixPath(name).parents} - {"."}
+    found = _select_vacuumable(files, removed, cutoff)
+    folders = {str(folder) for name in found for folder in PurePosixPath(name).parents} - {"."}
     rows = [
-        *((f"{root}/{name}", f.bytes, False, int(f.modified * 1000)) for name, f in kept.items()),
+        *((f"{root}/{name}", f.bytes, False, int(f.modified * 1000)) for name, f in found.items()),
         *((f"{root}/{folder}", 0, True, 0) for folder in folders),
     ]
     named = [dict(zip(_INVENTORY.names, row, strict=True)) for row in rows]
@@ -252,30 +231,25 @@ def _build_inventory(session: DeltaSession, location: TableLocation, before: flo
 
 
 def _select_vacuumable(
-    files: Mapping[str, StoredObject], removed: Collection[str], before: float
+    files: Mapping[str, StoredObject], removed: Collection[str], cutoff: float
 ) -> dict[str, StoredObject]:
-    """Return the files that no running writer can own: old, removed by the log, or change data.
+    """Return files, by path, that are older than a Unix time, removed by the log, or change data.
 
-    Change data counts as left over at once: no version's rows depend on it.
-
-    Args:
-        files: by their paths in the table.
-        removed: paths of files that a version has removed.
-        before: newer files that no version has named are left out; Unix seconds.
+    No running writer can own these. No version's rows depend on change data.
 
     >>> files = {name: StoredObject(name, 1, modified=9.0) for name in ("removed", "unknown")}
-    >>> list(_select_vacuumable(files, {"removed"}, before=5.0))
+    >>> list(_select_vacuumable(files, {"removed"}, cutoff=5.0))
     ['removed']
     """
     return {
         name: file
         for name, file in files.items()
-        if file.modified < before or name in removed or name.startswith(_CHANGES)
+        if file.modified < cutoff or name in removed or name.startswith(_CHANGES)
     }
 
 
 def build_compact_report(contents: Contents) -> CompactReport:
-    """Report what `optimize` would do in each partition; most small files first."""
+    """Count the files that `optimize` would merge and write, by partition, most small first."""
     target = target_bytes(contents.state.properties)
     rows = [_build_partition_report(group, target) for group in group_by_partition(contents)]
     rows.sort(key=lambda row: (-row.small_files, row.partition))
@@ -294,7 +268,7 @@ def build_compact_report(contents: Contents) -> CompactReport:
 
 
 def _build_partition_report(group: PartitionFiles, target: int) -> PartitionReport:
-    """Report what `optimize` would do in one partition."""
+    """Count the files that `optimize` would merge and write in a partition, for a target size."""
     merged = pack_sizes(group.sizes, target)
     return PartitionReport(
         partition=_format_partition(group.values),
@@ -316,16 +290,8 @@ def _format_partition(values: Mapping[str, str | None]) -> str:
 def alter(
     location: TableLocation, engine: Engine, column: str, type_: str, *, dry_run: bool
 ) -> AlterReport:
-    """Change the type of a column; see `Table.alter`.
-
-    Args:
-        location: where the Delta table is.
-        engine: reads every value, and writes data files anew.
-        column: the column.
-        type_: the type's name.
-        dry_run: change nothing.
-    """
-    wanted = get_logical_type(to_arrow_field(column, parse_type_name(type_, column)))
+    """Change the type of a Delta table's column to a named one; see `Table.alter`."""
+    new_type = get_logical_type(to_arrow_field(column, parse_type_name(type_, column)))
     writer = DeltaWriter(
         delta_session(location.config, location.storage, engine, "", writes=not dry_run),
         location.storage,
@@ -334,12 +300,12 @@ def alter(
         config=location.config,
         by_log=engine.commits_by_log,
     )
-    done = alter_column(writer, engine, column, wanted, dry_run=dry_run)
+    done = alter_column(writer, engine, column, new_type, dry_run=dry_run)
     return AlterReport(
         done.version,
         column,
         format_type(done.before),
-        format_type(wanted),
+        format_type(new_type),
         done.files,
         done.rows,
         done.bytes,

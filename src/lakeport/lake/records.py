@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
@@ -14,15 +14,11 @@ from typing import Any
 
 def to_plain_values(record: Any) -> dict[str, Any]:
     """Convert a dataclass to dicts and lists; datetimes become ISO 8601 texts."""
-    return asdict(record, dict_factory=_plain_fields)
-
-
-def _plain_fields(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    return {name: _plain(value) for name, value in fields}
+    return asdict(record, dict_factory=lambda fields: {k: _plain(v) for k, v in fields})
 
 
 def _plain(value: Any) -> Any:
-    """Return a field's value with tuples as lists, and datetimes as texts."""
+    """Convert a tuple to a list and a datetime to ISO 8601 text; return other values unchanged."""
     if isinstance(value, datetime):
         return value.isoformat()
     return list(value) if isinstance(value, tuple) else value

@@ -121,15 +121,9 @@ def runs(
 
 
 def list_runs(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
-    """List the newest runs of a lake: those of lake files, and loads outside of these.
+    """List up to `limit` newest runs of a lake: those of lake files, and loads outside of these.
 
-    Args:
-        storage: where the lake is.
-        lake: the lake's key in the store; empty for the root.
-        limit: how many at most.
-
-    Raises:
-        DestinationError: the store refused.
+    `lake` is the lake's key in the store, empty for the root.
     """
     of_files = _list_reports(storage, lake, _OF_FILES, limit)
     known = {own for run in of_files for own in _iterate_load_run_ids(run.report)}
@@ -140,12 +134,12 @@ def list_runs(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
 
 
 def list_loads(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
-    """List the newest loads of a lake, within runs of lake files or alone; see `list_runs`."""
+    """List up to `limit` newest loads of a lake, within runs of lake files or alone."""
     return _list_reports(storage, lake, _REPORTS, limit)
 
 
 def _list_reports(storage: Storage, lake: str, reports: str, limit: int) -> list[LakeRun]:
-    """Read the newest reports in the first report folder that has any."""
+    """Read up to `limit` newest reports of the lake's or the store's folder; the first with any."""
     for folder in _list_report_folders(lake, reports):
         # A name begins with the time, and the store lists by name.
         found = [item.key for item in storage.list(folder) if item.key.endswith(_SUFFIX)]
@@ -155,7 +149,7 @@ def _list_reports(storage: Storage, lake: str, reports: str, limit: int) -> list
 
 
 def _iterate_load_run_ids(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the run ids of the loads in a lake file's run, as far as it tells them."""
+    """Yield the run id of each load in the report of a lake file's run, if it has one."""
     for load in report["loads"]:
         own = load.get("report") or load
         if own.get("run_id"):
@@ -163,19 +157,9 @@ def _iterate_load_run_ids(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def read_run(storage: Storage, lake: str, name: str) -> LakeRun | None:
-    """Read the report of a run by its name; `last` is the newest run.
+    """Read a run's report by its name, or `last` for the newest run's; None if there is none.
 
-    Args:
-        storage: where the lake is.
-        lake: the lake's key in the store; empty for the root.
-        name: the name of its report, see `LakeRun.name`; or `last`, for the newest one.
-
-    Returns:
-        The run; None where there is none. What no report is called, such as a path, is not looked
-        for.
-
-    Raises:
-        DestinationError: the store refused.
+    A text that is no report's name, such as a path, is not looked for.
     """
     if name == _LAST:
         return next(iter(list_runs(storage, lake, 1)), None)
@@ -187,25 +171,23 @@ def read_run(storage: Storage, lake: str, name: str) -> LakeRun | None:
 
 
 def _list_report_folders(lake: str, reports: str) -> list[str]:
-    """List the folders that may hold reports, the likeliest first."""
+    """Return the keys of folders that may hold reports: the lake's, then the store root's."""
     return list(dict.fromkeys((f"{lake}/{reports}".lstrip("/"), reports)))
 
 
 def _read_newest(storage: Storage, folder: str, keys: Sequence[str], limit: int) -> list[LakeRun]:
-    """Read the newest of these reports, newest first."""
+    """Read up to `limit` newest of the reports with these sorted keys; skip damaged ones."""
     # Names order reports by second only: all reports of the last second are read.
     since = keys[-limit][: len(folder) + _STAMP] if len(keys) > limit else ""
-    wanted = [key for key in keys if key >= since]
-    names = [key.removeprefix(f"{folder}/").removesuffix(_SUFFIX) for key in wanted]
+    newest = [key for key in keys if key >= since]
+    names = [key.removeprefix(f"{folder}/").removesuffix(_SUFFIX) for key in newest]
     with ThreadPoolExecutor(_THREADS) as pool:
-        told = [
-            run for run in map(_parse_run, names, pool.map(storage.get, wanted)) if run is not None
-        ]
-    return sorted(told, key=lambda run: run.started, reverse=True)[:limit]
+        found = filter(None, map(_parse_run, names, pool.map(storage.get, newest)))
+        return sorted(found, key=lambda run: run.started, reverse=True)[:limit]
 
 
 def _parse_run(name: str, data: bytes | None) -> LakeRun | None:
-    """Parse a run's report; return None for anything else."""
+    """Parse the JSON report of a load or of a lake file's run; None if it is absent or damaged."""
     try:
         report = json.loads(data or b"")
         return LakeRun(
@@ -233,13 +215,13 @@ def _parse_load_report(report: Mapping[str, Any]) -> dict[str, Any]:
 
 def _parse_file_report(report: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of `LakeRun` that only the report of a lake file's run has."""
-    told = {str(load["load"]): load for load in report["loads"] if load["outcome"] != "left out"}
-    loads = {load: str(each["outcome"]) for load, each in told.items()}
+    reports = {str(load["load"]): load for load in report["loads"] if load["outcome"] != "left out"}
+    loads = {load: str(each["outcome"]) for load, each in reports.items()}
     failed = [load for load, outcome in loads.items() if outcome == "failed"]
     error = f"LoadsFailed: {len(failed)} of {len(loads)} loads failed: {', '.join(failed)}"
     if not failed:
         error = "" if report["ok"] else "it did not come to its end"
-    streams = ((each.get("report") or {}).get("streams", ()) for each in told.values())
+    streams = ((each.get("report") or {}).get("streams", ()) for each in reports.values())
     return {
         "streams": tuple(dict.fromkeys(str(one["stream"]) for each in streams for one in each)),
         "error": error or None,
@@ -251,14 +233,7 @@ def _parse_file_report(report: Mapping[str, Any]) -> dict[str, Any]:
 def find_run(storage: Storage, lake: str, name: str) -> LakeRun:
     """Find a run by its id, by its report's name, or as `last`; raise SourceError if there is none.
 
-    Args:
-        storage: where the lake is.
-        lake: the lake's key in the store; empty for the root.
-        name: its id, the name of its report, or `last`.
-
-    Raises:
-        SourceError: the lake has no such run.
-        DestinationError: the store refused.
+    An id is looked for among the newest 1,000 loads.
     """
     found = read_run(storage, lake, name)
     if found is None:
@@ -279,18 +254,10 @@ def find_run(storage: Storage, lake: str, name: str) -> LakeRun:
 def read_bad_samples(
     storage: Storage, report: Mapping[str, Any], limit: int = 50
 ) -> list[BadSample]:
-    """Read rejected records of a run, with an equal share for each reason.
+    """Read up to `limit` rejected records of a run's report, an equal share for each reason.
 
-    Reads the beginnings of at most 32 files. One that is damaged, gone or can't be read gives
-    nothing.
-
-    Args:
-        storage: the lake's.
-        report: the run's, as `LandingReport.to_dict` gave it.
-        limit: how many at most.
-
-    Returns:
-        They, by stream, column and reason.
+    Sorted by stream, column and reason, from the first 256 KB of at most 32 quarantine files. A
+    file that is damaged, missing or unreadable is skipped.
     """
     uris = report.get("quarantine")
     found = (
@@ -318,7 +285,7 @@ def _get_sample_kind(sample: BadSample) -> tuple[str, str, str]:
 
 
 def _find_quarantine_key(storage: Storage, uri: object) -> str:
-    """Return the key of a quarantine file of this lake; empty for any other URI."""
+    """Return the key of a quarantine file in this store by its URI; empty for any other URI."""
     start = f"{storage.uri().rstrip('/')}/"
     if not isinstance(uri, str) or not uri.startswith(start):
         return ""

@@ -45,20 +45,13 @@ _QUERIES = frozenset({"select", "with", "from", "values", "table"})
 
 @dataclass(frozen=True)
 class DeltaSnapshot:
-    """A Delta table at one version.
+    """A Delta table's log, with the table's state and data files at one version."""
 
-    Attributes:
-        storage: the store.
-        folder: the table's key in the store.
-        contents: state and data files at the version.
-    """
-
-    storage: Storage
-    folder: str
+    log: DeltaLog
     contents: Contents
 
     def describe(self) -> TableDescription:
-        """Describe the table at this version, without the facts that only commits tell."""
+        """Return the table's facts at this version, without those about its last change."""
         state = self.contents.state
         return TableDescription(
             columns=tuple(
@@ -66,40 +59,39 @@ class DeltaSnapshot:
                 for field in state.schema_json["fields"]
             ),
             partitions=len(group_by_partition(self.contents)) if state.partition_columns else 0,
-            **describe_contents(self.contents, self.storage.uri(self.folder)),
+            **describe_contents(self.contents, self.log.uri),
         )
 
     def preview(self, limit: int) -> pa.Table | None:
-        """Return the first rows; None if only Spark can read the files."""
+        """Read first rows; None if only Spark can read the files, SourceError if one is gone."""
         state = self.contents.state
         if state.protocol["minReaderVersion"] > 1:
             return None
         batches: list[pa.Table] = []
         for file in self.contents.files:
-            wanted = limit - sum(map(len, batches))
-            if wanted <= 0:
+            missing = limit - sum(map(len, batches))
+            if missing <= 0:
                 break
-            key = DeltaLog(self.storage, self.folder).file_key(file.path)
+            key = self.log.file_key(file.path)
             try:
-                batches.append(self._read_rows(key, file.partition, wanted))
+                batches.append(self._read_rows(key, file.partition, missing))
             except pa.ArrowInvalid:
                 return None
         return pa.concat_tables([state.schema.empty_table(), *batches])
 
-    def _read_rows(self, key: str, values: Mapping[str, str | None], limit: int) -> pa.Table:
-        """Read first rows of one data file as rows of the table, with its partition values."""
+    def _read_rows(self, key: str, partition: Mapping[str, str | None], limit: int) -> pa.Table:
+        """Read a data file's first rows as the table's columns; SourceError if it is gone."""
+        storage = self.log.storage
         try:
-            rows = _read_first_rows(self.storage, key, limit)
+            rows = _read_first_rows(storage, key, limit)
         except DestinationError as error:
-            if self.storage.get(key) is not None:
+            if storage.get(key) is not None:
                 raise
-            raise missing_files_error(
-                self.storage.uri(self.folder), self.contents.state.version
-            ) from error
+            raise missing_files_error(self.log.uri, self.contents.state.version) from error
         columns = []
         for item in self.contents.state.schema:
-            if item.name in values:
-                value = pa.scalar(parse_partition_value(values[item.name], item.type), item.type)
+            if item.name in partition:
+                value = pa.scalar(parse_partition_value(partition[item.name], item.type), item.type)
                 columns.append(pa.repeat(value, len(rows)))
             elif item.name in rows.column_names:
                 columns.append(_cast_column(rows.column(item.name), item.type))
@@ -110,13 +102,7 @@ class DeltaSnapshot:
 
 @dataclass(frozen=True)
 class FilesSnapshot:
-    """A table of Parquet or CSV files in a folder.
-
-    Attributes:
-        storage: the store.
-        files: the files, all of one kind.
-        kind: `parquet` or `csv`.
-    """
+    """A table of files of one kind, `parquet` or `csv`, in a folder."""
 
     storage: Storage
     files: Sequence[StoredObject]
@@ -124,11 +110,7 @@ class FilesSnapshot:
 
     @classmethod
     def of(cls, storage: Storage, folder: str) -> FilesSnapshot | None:
-        """Find the data files of a folder; return None if there are none.
-
-        Raises:
-            SourceError: it has both.
-        """
+        """List the data files of a folder; None without any, SourceError if it has both kinds."""
         found: dict[str, list[StoredObject]] = {"parquet": [], "csv": []}
         for item in storage.list(folder):
             kind = classify_data_file(item.key.removeprefix(f"{folder}/"))
@@ -142,11 +124,7 @@ class FilesSnapshot:
         return cls(storage, found[kinds[0]], kinds[0]) if kinds else None
 
     def describe(self) -> TableDescription:
-        """Describe format, columns, rows (of Parquet only), files and sizes.
-
-        Raises:
-            SourceError: a file is damaged.
-        """
+        """Return columns, sizes and, from Parquet footers, rows; SourceError for a damaged file."""
         rows, schema = None, self.preview(1).schema
         if self.kind == "parquet":
             rows, fields = 0, {item.name.lower(): item for item in schema}
@@ -161,11 +139,7 @@ class FilesSnapshot:
         return TableDescription(format=self.kind, columns=columns, rows=rows, **sizes)
 
     def preview(self, limit: int) -> pa.Table:
-        """Return the first rows of the first files; CSV values stay text.
-
-        Raises:
-            SourceError: a file is damaged, or has another type for a column.
-        """
+        """Read first rows, CSV values as text; SourceError for a damaged file or a changed type."""
         read = _read_first_rows if self.kind == "parquet" else _read_first_lines
         rows = pa.table({})
         for item in self.files:
@@ -183,11 +157,7 @@ class FilesSnapshot:
         return rows.slice(0, limit)
 
     def iterate_footers(self) -> Iterator[pq.FileMetaData]:
-        """Yield the footer of each Parquet file, in the order of `files`.
-
-        Raises:
-            SourceError: a file is damaged.
-        """
+        """Read and yield each Parquet file's footer, in order; SourceError if one is damaged."""
         import pyarrow.parquet as pq
 
         def read(item: StoredObject) -> pq.FileMetaData:
@@ -211,12 +181,7 @@ class FilesSnapshot:
 
 
 def describe_contents(contents: Contents, uri: str) -> dict[str, Any]:
-    """Return the fields of `TableDescription` that a Delta table's pages and commands share.
-
-    Args:
-        contents: the table at a version.
-        uri: the table's URI as users write it.
-    """
+    """Return a Delta table's fields for `TableDescription`, without columns and partitions."""
     state, protocol = contents.state, contents.state.protocol
     lacking = lacking_readers(protocol).items()
     return {
@@ -234,10 +199,7 @@ def describe_contents(contents: Contents, uri: str) -> dict[str, Any]:
 
 
 def classify_data_file(path: str) -> str:
-    """Return a data file's kind, `parquet` or `csv`; empty for other files.
-
-    Args:
-        path: below the table's folder.
+    """Return a file's kind by its path in the table: `parquet`, `csv`, or empty for other files.
 
     >>> [classify_data_file(path) for path in ("day=1/a.csv.gz", "_old/a.parquet", "read.me")]
     ['csv', '', '']
@@ -250,7 +212,7 @@ def classify_data_file(path: str) -> str:
 
 
 def _read_first_rows(storage: Storage, key: str, limit: int) -> pa.Table:
-    """Read the first rows of a Parquet file, with old dates in today's calendar."""
+    """Read up to `limit` first rows of a Parquet file, with dates rebased to today's calendar."""
     import pyarrow.parquet as pq
 
     with storage.open(key) as file:
@@ -269,7 +231,7 @@ def _read_first_rows(storage: Storage, key: str, limit: int) -> pa.Table:
 
 
 def _read_first_lines(storage: Storage, key: str, limit: int) -> pa.Table:
-    """Read the first lines of a CSV file, every column as text."""
+    """Read up to `limit` first lines of a CSV file, every column as text."""
     from pyarrow import csv
 
     def head(options: csv.ConvertOptions) -> pa.Table:
@@ -304,10 +266,7 @@ def _cast_column(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray
 
 
 def describe_field_type(field: Mapping[str, Any]) -> tuple[pa.DataType | None, str]:
-    """Return the type of a field in Delta's JSON, and its name; None for types of others.
-
-    Such a type has Spark's word.
-    """
+    """Return a Delta field's type and type name; None and Spark's name for a foreign type."""
     try:
         type_ = from_spark_json(json.dumps({"type": "struct", "fields": [field]})).types[0]
     except SchemaConflict:
@@ -336,11 +295,9 @@ def _format_spark_type(type_: Any) -> str:
 
 
 def summarise_file_sizes(sizes: Sequence[int], uri: str = "") -> dict[str, Any]:
-    """Return count, bytes and small files of these sizes, with a warning if most are small.
+    """Return number, bytes and small files of file sizes; with a warning if most are small.
 
-    Args:
-        sizes: of the files, in bytes.
-        uri: the Delta table whose `optimize` the warning names as well; empty for files.
+    The warning names `optimize` for the Delta table `uri`; empty for plain files.
     """
     small = sum(size < SMALL_FILE_BYTES for size in sizes)
     facts: dict[str, Any] = {"files": len(sizes), "bytes": sum(sizes), "small_files": small}
@@ -359,7 +316,7 @@ def are_mostly_small(small: int, files: int) -> bool:
 
 
 def missing_files_error(uri: str, version: int) -> SourceError:
-    """Build the error for a version whose data files are gone."""
+    """Return the error for a version of a table whose data files are gone."""
     return SourceError(
         f"version {version} of {uri} lacks data files that it had",
         "`vacuum`, or somebody else, has deleted them: such a version can't be read again. Newer "
@@ -368,10 +325,7 @@ def missing_files_error(uri: str, version: int) -> SourceError:
 
 
 def check_query_start(sql: str) -> None:
-    """Raise ConfigError for a text that does not begin like a query, before Spark parses it.
-
-    Raises:
-        ConfigError: it is empty, or another word comes first.
+    """Raise ConfigError for a text that is empty, or begins with another word than a query's.
 
     >>> check_query_start("-- the newest\\n(SELECT max(id) FROM t)")
     """
@@ -386,15 +340,9 @@ def check_query_start(sql: str) -> None:
 
 
 def read_table(spark: SparkSession, uri: str, found: FilesSnapshot | int) -> DataFrame:
-    """Return a Spark frame with a table's rows.
+    """Return a Spark frame of a Delta table's version, or of a folder of plain files.
 
-    Args:
-        spark: the session.
-        uri: the table, as Spark names it.
-        found: the Delta table's version, or the plain files that it consists of.
-
-    Raises:
-        LakeportError: Spark can't read the table.
+    `uri` is for Spark. Spark's errors are raised as LakeportError.
     """
     with translate_errors():
         if isinstance(found, int):
@@ -407,14 +355,7 @@ def read_table(spark: SparkSession, uri: str, found: FilesSnapshot | int) -> Dat
 def fetch_rows(frame: DataFrame, uri: str, found: FilesSnapshot | int) -> pa.Table:
     """Collect a frame's rows as Arrow; raise SourceError if data files of the version are gone.
 
-    Args:
-        frame: reads the table, or anything else.
-        uri: the table's URI as users write it.
-        found: the table's version that it reads, or its plain files.
-
-    Raises:
-        SourceError: data files of that version are gone.
-        LakeportError: Spark failed otherwise.
+    `uri` is as users write it. Spark's other errors are raised as LakeportError.
     """
     with translate_errors():
         try:

@@ -114,19 +114,19 @@ class Table:
         """
         versions = self._read_versions()
         found = versions.find_version_or_files(version, timestamp)
-        told = self._open_snapshot(versions, found).describe()
+        described = self._open_snapshot(versions, found).describe()
         if not isinstance(found, int):
-            return told
-        told = replace(told, oldest_version=versions.files.oldest)
+            return described
+        described = replace(described, oldest_version=versions.files.oldest)
         for last in versions.list_history(found, 1):
             return replace(
-                told,
+                described,
                 last_change=last.timestamp,
                 last_operation=last.operation,
                 last_run=last.run_id,
                 last_writer=last.engine,
             )
-        return told
+        return described
 
     def tables(self) -> list[LakeTable]:
         """List the tables in this folder, if it is a folder of tables; empty for a table.
@@ -168,7 +168,7 @@ class Table:
 
             with self._open_session("a preview of such files") as session:
                 self._check_files(session, found)
-                frame = read_table(session.spark, self._location.hadoop_uri, found)
+                frame = read_table(session.spark, self._location.log.hadoop_uri, found)
                 rows = fetch_rows(frame.limit(limit), self.uri, found)
         return rows
 
@@ -208,7 +208,7 @@ class Table:
             spark = session.spark.newSession()
 
             def job() -> pa.Table:
-                frame = read_table(spark, self._location.hadoop_uri, found)
+                frame = read_table(spark, self._location.log.hadoop_uri, found)
                 return fetch_rows(query_table(frame, names, sql, limit), self.uri, found)
 
             seconds = min(timeout, threading.TIMEOUT_MAX)
@@ -359,7 +359,7 @@ class Table:
         return self._read_versions().find_singer_state()
 
     def _read_versions(self) -> TableVersions:
-        """List the versions of the table."""
+        """List the files of the table's log; none if it is no Delta table."""
         from lakeport.lake.versions import TableVersions
 
         return TableVersions.of(self._location.storage, self._location.folder)
@@ -372,13 +372,13 @@ class Table:
     def _open_snapshot(
         self, versions: TableVersions, found: FilesSnapshot | int
     ) -> DeltaSnapshot | FilesSnapshot:
-        """Return the snapshot of a version, or the one of plain files as it is."""
+        """Read a version's snapshot from the log; return a snapshot of plain files as it is."""
         from lakeport.lake.snapshots import DeltaSnapshot
 
         if not isinstance(found, int):
             return found
         contents = versions.files.read_contents(found)
-        return DeltaSnapshot(self._location.storage, self._location.folder, contents)
+        return DeltaSnapshot(versions.log, contents)
 
     def _check_files(self, session: DeltaSession, found: FilesSnapshot | int) -> None:
         """Raise SourceError if a Delta version names files outside of the table's folder."""
@@ -387,27 +387,24 @@ class Table:
 
     @contextmanager
     def _open_session(
-        self, what: str, contents: Contents | None = None, *, writes: bool = False
+        self, operation: str, contents: Contents | None = None, *, writes: bool = False
     ) -> Iterator[DeltaSession]:
-        """Open a Delta session for the body, with a JVM that suits the table's size.
+        """Open a Delta session for an operation in the body; the JVM suits the table's size.
 
-        Args:
-            what: the operation that needs Spark, for the error.
-            contents: the table, whose files are checked to lie in its folder.
-            writes: whether the table will be changed.
+        The files of `contents` are checked to lie in the table's folder; else SourceError.
         """
         with self._open_engine(contents) as engine:
-            require_spark(engine, what)
+            require_spark(engine, operation)
             session = self._location.session(engine, writes=writes)
             if contents is not None:
                 self._location.check_files(session, contents.state.version)
             yield session
 
     def _open_engine(self, contents: Contents | None = None) -> Engine:
-        """Choose the engine of the table's config, for a table of this size."""
+        """Open the engine that the config names, with a large JVM for a table of a GiB or more."""
         from lakeport.engine.threads import choose_engine
 
-        known = 0 if contents is None else sum(file.bytes for file in contents.files)
+        size = 0 if contents is None else sum(file.bytes for file in contents.files)
         config, needs = self._location.config, self._location.jars
-        request = SessionRequest(needs, config.spark, known < _LARGE_BYTES, warm=config.warm)
+        request = SessionRequest(needs, config.spark, size < _LARGE_BYTES, warm=config.warm)
         return choose_engine(config.engine, request)

@@ -108,11 +108,9 @@ def tables(to: Target | DestinationConfig, **keys: Unpack[StoreKeys]) -> list[La
 
 
 def open_lake(config: DestinationConfig) -> tuple[Storage, str]:
-    """Open the storage of a config's lake; return it with the lake's key, mostly the root.
+    """Open a config's storage; return it with the lake's key; SourceError without a local folder.
 
-    Raises:
-        SourceError: it is no folder of this machine; only stores have folders that hold nothing.
-        DestinationError: the store refused.
+    The key is empty, for the root, unless the config names a table's URI.
     """
     storage = open_storage(config)
     if isinstance(storage, LocalStorage):
@@ -130,42 +128,32 @@ def open_lake(config: DestinationConfig) -> tuple[Storage, str]:
 
 
 def list_tables(storage: Storage, folder: str, points: int = 0) -> list[LakeTable]:
-    """List the tables in a folder of a store, by name.
+    """List the tables in a folder of a store, by name; SourceError beyond 10,000 folders.
 
-    Args:
-        storage: where the lake is.
-        folder: the key in the store; empty for the root.
-        points: how many points of each table's growth are wanted; each may cost a request, so
-            there are fewer where there are many tables.
-
-    Raises:
-        SourceError: there are too many folders to look into.
-        DestinationError: the store refused.
+    `points` is the number of each table's points of growth; each may cost a request, so there are
+    fewer for many tables.
     """
     found = sorted(find_tables(storage, folder))
     points = min(points, _GROWTH // max(len(found), 1))
     with ThreadPoolExecutor(_THREADS) as pool:
-        looked = list(pool.map(lambda one: _describe_table(storage, folder, one, points), found))
-        told = [table for table, _ in looked]
-        waiting: dict[int, Sequence[StoredObject]] = {}
+        described = list(pool.map(lambda one: _describe_table(storage, folder, one, points), found))
+        result = [table for table, _ in described]
+        uncounted: dict[int, Sequence[StoredObject]] = {}
         room = _FOOTERS
-        for place, (table, files) in enumerate(looked):
+        for place, (table, files) in enumerate(described):
             if table.format == "parquet" and len(files) <= room:
-                waiting[place], room = files, room - len(files)
-        sums = pool.map(lambda files: _count_footer_rows(storage, files), waiting.values())
-        for place, rows in zip(waiting, sums, strict=True):
-            told[place] = replace(told[place], rows=rows)
-    return told
+                uncounted[place], room = files, room - len(files)
+        sums = pool.map(lambda files: _count_footer_rows(storage, files), uncounted.values())
+        for place, rows in zip(uncounted, sums, strict=True):
+            result[place] = replace(result[place], rows=rows)
+    return result
 
 
 def find_tables(storage: Storage, folder: str) -> Iterator[tuple[str, bool]]:
-    """Yield the key of each table in a folder, and whether it is a Delta table.
+    """Yield (key, whether it is a Delta table) of each table in a folder, at any depth.
 
-    Files that lie right in `folder` hide no tables below it.
-
-    Raises:
-        SourceError: there are too many folders to look into.
-        DestinationError: the store refused.
+    Files that lie right in `folder` hide no tables below it. More than 10,000 folders raise
+    SourceError.
     """
     waiting, seen = [folder], 0
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -178,16 +166,17 @@ def find_tables(storage: Storage, folder: str) -> Iterator[tuple[str, bool]]:
                 )
             deeper: list[str] = []
             each = pool.map(lambda key: _classify_folder(storage, key, top=key == folder), waiting)
-            for key, (kind, level) in zip(waiting, each, strict=True):
+            for key, (kind, entries) in zip(waiting, each, strict=True):
                 if kind is _FolderKind.FOLDERS:
-                    deeper += [f"{key}/{name}".lstrip("/") for name in _list_public_folders(level)]
+                    names = _list_public_folders(entries)
+                    deeper += [f"{key}/{name}".lstrip("/") for name in names]
                 elif kind is not _FolderKind.NOTHING:
                     yield key, kind is _FolderKind.DELTA
             waiting = deeper
 
 
 def missing_table_error(storage: Storage, folder: str) -> SourceError:
-    """Build the error for a table that is not there; it names tables beside it."""
+    """Return the error for a missing table; lists the tables beside it for its hint."""
     uri = storage.uri(folder)
     above, _, name = uri.rstrip("/").rpartition("/")
     beside = [other for other in list_neighbours(storage, folder) if other != name]
@@ -202,9 +191,9 @@ def missing_table_error(storage: Storage, folder: str) -> SourceError:
 
 
 def several_tables_error(storage: Storage, folder: str) -> SourceError | None:
-    """Build the error for a folder of tables used as a table; None if it is a table."""
-    kind, level = _classify_folder(storage, folder, top=False)
-    if kind not in (_FolderKind.FOLDERS, _FolderKind.FILES) or not _list_public_folders(level):
+    """Return the error for a folder of tables used as a table; None if it is no such folder."""
+    kind, entries = _classify_folder(storage, folder, top=False)
+    if kind not in (_FolderKind.FOLDERS, _FolderKind.FILES) or not _list_public_folders(entries):
         return None
     found = list(find_tables(storage, folder))
     if kind is _FolderKind.FILES and not any(is_delta for _, is_delta in found):
@@ -225,7 +214,7 @@ def _format_names(names: Sequence[str]) -> str:
 
 
 def table_as_lake_error(storage: Storage, folder: str) -> SourceError | None:
-    """Build the error for a table used as a lake; None if it is no table."""
+    """Return the error for a table used as a lake; None if it is no table."""
     if _classify_folder(storage, folder, top=True)[0] not in _TABLES:
         return None
     uri = storage.uri(folder).rstrip("/")
@@ -237,7 +226,7 @@ def table_as_lake_error(storage: Storage, folder: str) -> SourceError | None:
 
 
 def list_neighbours(storage: Storage, folder: str) -> list[str]:
-    """List the names of tables beside a folder; empty if they can't be listed."""
+    """Return the names of tables beside a folder, from 200 folders; empty if listing fails."""
     above, _, _ = folder.rpartition("/")
     if not folder:  # as for a local table, whose storage begins at the table
         storage = LocalStorage(str(Path(storage.uri()).parent))
@@ -267,22 +256,21 @@ _TABLES = (_FolderKind.DELTA, _FolderKind.FILES)
 
 
 def _classify_folder(storage: Storage, key: str, *, top: bool) -> tuple[_FolderKind, FolderEntries]:
-    """Return the kind of a folder, and its listing; `top` is whether it is the lake's own."""
-    level = storage.list_folder(key)
-    folders = _list_public_folders(level)
-    if _LOG in level.folders:
-        return _FolderKind.DELTA, level
+    """List a folder, the lake's own with `top`; return its kind and entries."""
+    entries = storage.list_folder(key)
+    folders = _list_public_folders(entries)
+    if _LOG in entries.folders:
+        return _FolderKind.DELTA, entries
     if not folders:
-        return (_FolderKind.FILES if _has_data(level) else _FolderKind.NOTHING), level
-    if HOME in level.folders:  # a lake, whatever its tables are called, and what lies beside them
-        return _FolderKind.FOLDERS, level
-    partitions = any("=" in name for name in folders) or (_has_data(level) and not top)
-    if partitions or all(map(_DATE.fullmatch, folders)):
-        # Partitions, or folders by date, unless they are tables with such names.
-        return (
-            _FolderKind.FOLDERS if _holds_tables(storage, key, folders) else _FolderKind.FILES
-        ), level
-    return _FolderKind.FOLDERS, level
+        return (_FolderKind.FILES if _has_data(entries) else _FolderKind.NOTHING), entries
+    if HOME in entries.folders:  # a lake, whatever its tables are called, and what lies beside them
+        return _FolderKind.FOLDERS, entries
+    partitions = any("=" in name for name in folders) or (_has_data(entries) and not top)
+    # Partitions, or folders by date, unless they are tables with such names.
+    may_be_partitions = partitions or all(map(_DATE.fullmatch, folders))
+    if may_be_partitions and not _holds_tables(storage, key, folders):
+        return _FolderKind.FILES, entries
+    return _FolderKind.FOLDERS, entries
 
 
 def _holds_tables(storage: Storage, key: str, folders: Sequence[str]) -> bool:
@@ -301,14 +289,14 @@ def _holds_tables(storage: Storage, key: str, folders: Sequence[str]) -> bool:
     return any(safe_segment(name) in known for name in names)
 
 
-def _list_public_folders(level: FolderEntries) -> list[str]:
-    """List the folders of a level, without those that begin with `_` or `.`."""
-    return [name for name in level.folders if not name.startswith(("_", "."))]
+def _list_public_folders(entries: FolderEntries) -> list[str]:
+    """Return the names of a folder's folders, without those that begin with `_` or `.`."""
+    return [name for name in entries.folders if not name.startswith(("_", "."))]
 
 
-def _has_data(level: FolderEntries) -> bool:
-    """Whether a level has Parquet or CSV files."""
-    return any(classify_data_file(item.key.rpartition("/")[2]) for item in level.objects)
+def _has_data(entries: FolderEntries) -> bool:
+    """Whether a folder has Parquet or CSV files right in it."""
+    return any(classify_data_file(item.key.rpartition("/")[2]) for item in entries.objects)
 
 
 _TableAndFiles = tuple[LakeTable, Sequence["StoredObject"]]
@@ -318,7 +306,7 @@ _TableAndFiles = tuple[LakeTable, Sequence["StoredObject"]]
 def _describe_table(
     storage: Storage, above: str, found: tuple[str, bool], points: int
 ) -> _TableAndFiles:
-    """Describe a table that was found; its `problem` tells why it can't be read."""
+    """Return a table's facts, or its error as `problem`, and files whose footers have its rows."""
     key, is_delta = found
     name = key.removeprefix(above).strip("/") or storage.uri(key).rstrip("/").rpartition("/")[2]
     one = LakeTable(name, storage.uri(key), "delta" if is_delta else "")
@@ -329,26 +317,25 @@ def _describe_table(
 
 
 def _describe_delta(storage: Storage, key: str, one: LakeTable, points: int) -> _TableAndFiles:
-    """Add to a Delta table the facts of its log, if that is small enough."""
+    """Add to a Delta table the facts of its log; only version and time of a log beyond 64 MiB."""
     log = DeltaLog(storage, key).list_files()
     if log.newest < 0:
         return replace(one, problem="its `_delta_log` has no version"), ()
     newest = log.commits.get(log.newest) or log.checkpoints[log.newest][0]
     one = replace(one, version=log.newest, last_change=_to_datetime(newest.modified))
-    since = max(log.checkpoints, default=-1)
-    wanted = max(log.newest - since, points)
-    history = read_history(log, max_bytes=_LOG_BYTES, max_commits=wanted)
+    commits = max(log.newest - max(log.checkpoints, default=-1), points)
+    history = read_history(log, max_bytes=_LOG_BYTES, max_commits=commits)
     if history is None:
         return one, ()
-    held = FileTotals.of(history.files)
+    totals = FileTotals.of(history.files)
     small = sum((known.file.size or 0) < SMALL_FILE_BYTES for known in history.files)
     grown = _list_growth(history.versions[-points:]) if points else ()
-    one = replace(one, rows=held.rows, bytes=held.bytes, files=held.files)
+    one = replace(one, rows=totals.rows, bytes=totals.bytes, files=totals.files)
     return replace(one, small_files=small, growth=grown), ()
 
 
 def _list_growth(versions: Sequence[TableVersion]) -> list[tuple[float, int]]:
-    """Return Unix time and rows of each version that tells both."""
+    """Return (Unix time, rows) of each version with a known time and row count."""
     return [
         (version.committed_at.timestamp(), version.totals.rows)
         for version in versions
@@ -359,7 +346,10 @@ def _list_growth(versions: Sequence[TableVersion]) -> list[tuple[float, int]]:
 
 
 def _describe_files(storage: Storage, key: str, one: LakeTable, points: int) -> _TableAndFiles:
-    """Add to a table of files the facts of its listing; return the files, too."""
+    """Add to a table of files its formats and sizes; return it with its files.
+
+    Beyond 10,000 files only the formats are added, and no files are returned.
+    """
     listed = list(islice(storage.list(key), _FILES + 1))
     kinds = [classify_data_file(item.key.removeprefix(f"{key}/")) for item in listed]
     files = [item for item, kind in zip(listed, kinds, strict=True) if kind]
@@ -379,7 +369,7 @@ def _describe_files(storage: Storage, key: str, one: LakeTable, points: int) -> 
 
 
 def _count_footer_rows(storage: Storage, files: Sequence[StoredObject]) -> int | None:
-    """Sum the rows in Parquet footers; None if a file is damaged."""
+    """Read the footers of Parquet files and sum their rows; None if a file is damaged."""
     try:
         footers = FilesSnapshot(storage, files, "parquet").iterate_footers()
         return sum(int(footer.num_rows) for footer in footers)

@@ -19,7 +19,7 @@ from lakeport.delta_log.transactions import CommitInfo
 from lakeport.errors import CommitConflict, SourceError
 from lakeport.lake.records import RestoreReport, UndoReport
 from lakeport.lake.snapshots import missing_files_error
-from lakeport.lake.versions import TableVersions, build_history_entry
+from lakeport.lake.versions import build_history_entry
 from lakeport.schema.hints import format_command
 from lakeport.writers.delta.commit import TableTransaction
 
@@ -33,12 +33,9 @@ _SHOWN = 10
 
 
 def find_run_versions(commits: Iterable[Commit], run_id: str, uri: str) -> tuple[int, ...]:
-    """Return the versions of a run, oldest first; raise if they can't be undone.
+    """Return the versions of a run, by its id or name, oldest first; raise if they can't be undone.
 
-    Args:
-        commits: the table's commits, newest first.
-        run_id: the run's id or name.
-        uri: the table's URI as users write it.
+    The table's commits come newest first.
 
     Raises:
         SourceError: the log has no such run, it was undone, or no version is before it.
@@ -89,12 +86,7 @@ def find_run_versions(commits: Iterable[Commit], run_id: str, uri: str) -> tuple
 
 
 def undo(session: DeltaSession, location: TableLocation, run_id: str) -> UndoReport:
-    """Commit the contents of the version before a run.
-
-    Args:
-        session: may write to the table.
-        location: where the table is.
-        run_id: the run's id or name.
+    """Commit the contents of the version before a run, by its id or name.
 
     Raises:
         SourceError: there is no such run, no version before it, or files of that are gone.
@@ -110,11 +102,6 @@ def undo(session: DeltaSession, location: TableLocation, run_id: str) -> UndoRep
 def restore(session: DeltaSession, location: TableLocation, version: int) -> RestoreReport:
     """Commit the contents of an older version as a new one.
 
-    Args:
-        session: may write to the table.
-        location: where the table is.
-        version: the older version.
-
     Raises:
         SourceError: files of that version are gone.
         CommitConflict: others change the table at the same time.
@@ -125,16 +112,20 @@ def restore(session: DeltaSession, location: TableLocation, version: int) -> Res
 
 
 def _begin_transaction(session: DeltaSession, log: DeltaLog) -> TableTransaction:
-    """Begin a transaction on the newest version."""
+    """Read the newest version; return a transaction on it."""
     return TableTransaction(log, log.read_newest_contents(ALL), lambda: session)
 
 
 def _commit_old_contents(txn: TableTransaction, location: TableLocation, version: int) -> int:
-    """Commit an older version's contents and run counters; return the new version."""
-    versions = TableVersions.of(location.storage, location.folder)
-    then, now = (versions.files.read_contents(number) for number in (version, txn.version))
+    """Commit an older version's contents and run counters; return the new version.
+
+    Raises SourceError if data files of the older version are missing.
+    """
+    log = location.log
+    files = log.list_files()
+    then, now = (files.read_contents(number) for number in (version, txn.version))
     back, away = _diff_files(then, now), _diff_files(now, then)
-    if versions.log.find_missing(back):
+    if log.find_missing(back):
         raise missing_files_error(location.uri, version)
     txn.read_all()
     was, is_now = _drop_null_metadata(then), _drop_null_metadata(now)
@@ -142,7 +133,7 @@ def _commit_old_contents(txn: TableTransaction, location: TableLocation, version
         txn.set_metadata(json.dumps({"metaData": was}, ensure_ascii=False))
     txn.remove(away)
     actions = [file.add_action() for file in back]
-    for name, count in _read_run_counters(location, version, txn.version).items():
+    for name, count in _read_run_counters(log, version, txn.version).items():
         txn.watch(name)
         actions.append(transaction_action(name, count, int(time.time() * 1000)))
     metrics = {
@@ -156,18 +147,18 @@ def _commit_old_contents(txn: TableTransaction, location: TableLocation, version
     return txn.commit(actions, CommitInfo(name="RESTORE", version=version, metrics=metrics))
 
 
-def _read_run_counters(location: TableLocation, version: int, newest: int) -> dict[str, int]:
-    """Return the counters at a version of the runs that committed after it."""
-    log = location.log
-    later = takewhile(lambda commit: commit.version > version, log.commits_back_from(newest))
+def _read_run_counters(log: DeltaLog, version: int, newest_version: int) -> dict[str, int]:
+    """Return lakeport's ids in commits after a version -> their `txn` number then, -1 for none."""
+    commits = log.commits_back_from(newest_version)
+    later = takewhile(lambda commit: commit.version > version, commits)
     names = {name for commit in later for name in commit.transactions if name.startswith(_OURS)}
     return log.last_transactions(version, sorted(names))
 
 
 def _mark_void_commits(commits: Iterable[Commit]) -> Iterator[tuple[Commit, int]]:
-    """Yield each commit with the version that undid it; -1 if none did.
+    """Yield each commit, newest first, with the version of the RESTORE that undid it; -1 for none.
 
-    A commit that brings back an older version stands for that version: it is left out itself.
+    A restoring commit stands for the version that it brings back.
     """
     until, by = -1, -1
     for commit in commits:
@@ -187,15 +178,15 @@ def _list_run_names(commit: Commit) -> tuple[str, ...]:
     return () if mark is None else tuple(filter(None, (mark.run_id, mark.batch_id)))
 
 
-def _format_commits(others: Sequence[Commit]) -> str:
-    """Format versions, operations and writers of the first ten commits."""
-    told = []
-    for commit in others[:_SHOWN]:
-        known = build_history_entry(commit)
-        who = f"run {known.run_id}" if known.run_id else known.engine or "an unknown writer"
-        told.append(f"version {commit.version} ({known.operation} by {who})")
-    more = len(others) - _SHOWN
-    return ", ".join(told) + (f" and {more} more" if more > 0 else "")
+def _format_commits(commits: Sequence[Commit]) -> str:
+    """Format version, operation and writer of the first ten commits, and the number of others."""
+    texts = []
+    for commit in commits[:_SHOWN]:
+        entry = build_history_entry(commit)
+        writer = f"run {entry.run_id}" if entry.run_id else entry.engine or "an unknown writer"
+        texts.append(f"version {commit.version} ({entry.operation} by {writer})")
+    more = len(commits) - _SHOWN
+    return ", ".join(texts) + (f" and {more} more" if more > 0 else "")
 
 
 def _diff_files(these: Contents, those: Contents) -> list[DataFile]:

@@ -16,32 +16,19 @@ from lakeport.model import Storage
 
 @dataclass(frozen=True)
 class TableVersions:
-    """A table's versions at the time when its log was listed.
-
-    Attributes:
-        log: the table's log.
-        files: its files; none for a folder of plain files.
-    """
+    """A table's log, and its files when it was listed; none for a folder of plain files."""
 
     log: DeltaLog
     files: LogFiles
 
     @classmethod
     def of(cls, storage: Storage, folder: str) -> TableVersions:
-        """List a table's log; one without files is no Delta table.
-
-        Raises:
-            DestinationError: the store refused.
-        """
+        """List a table's log; without log files it is no Delta table."""
         log = DeltaLog(storage, folder)
         return cls(log, log.list_files())
 
     def find_newest(self) -> int:
-        """Return the newest version; raise SourceError if this is no Delta table.
-
-        Raises:
-            SourceError: this is not a Delta table.
-        """
+        """Return the newest version; raise SourceError if this is no Delta table."""
         storage, folder = self.log.storage, self.log.folder
         if self.files.newest < 0:
             if next(iter(storage.list(folder)), None) is None:
@@ -53,15 +40,9 @@ class TableVersions:
         return self.files.newest
 
     def find_version(self, version: int | None, timestamp: str | datetime | None) -> int:
-        """Return a version by its number or by a time; the newest if neither is given.
+        """Return a version by number or time, the newest if both are None; SourceError if unknown.
 
-        Args:
-            version: its number.
-            timestamp: a moment; an ISO 8601 text or a datetime, UTC if naive.
-
-        Raises:
-            ConfigError: the text is no moment.
-            SourceError: this is not a Delta table, or it has no such version.
+        A timestamp is an ISO 8601 text, or ConfigError is raised, or a datetime; UTC if naive.
         """
         newest, oldest = self.find_newest(), self.files.oldest
         if timestamp is not None:
@@ -81,11 +62,9 @@ class TableVersions:
     def find_version_or_files(
         self, version: int | None, timestamp: str | datetime | None
     ) -> FilesSnapshot | int:
-        """Return a Delta table's version, or the snapshot of plain files.
+        """Return a Delta table's version or a snapshot of plain files; SourceError without a table.
 
-        Raises:
-            ConfigError: the text is no moment.
-            SourceError: there is no table, or no such version.
+        A version or time that is unknown, or asked of plain files, raises SourceError, too.
         """
         if self.files.newest >= 0:
             return self.find_version(version, timestamp)
@@ -104,32 +83,28 @@ class TableVersions:
         return found
 
     def list_history(self, version: int, limit: int) -> list[HistoryEntry]:
-        """List the history of the table from a version backwards."""
+        """Read up to `limit` commits from a version backwards; return their history entries."""
         return [
             build_history_entry(commit)
             for commit in islice(self.log.commits_back_from(version), limit)
         ]
 
     def find_singer_state(self) -> SingerState | None:
-        """Return the newest Singer STATE with its commit; None if there is none.
-
-        Raises:
-            SourceError: this is not a Delta table.
-        """
+        """Return the newest Singer STATE or None; raise SourceError if this is no Delta table."""
         commit = self.log.find_singer_state(self.find_newest())
         if commit is None or commit.mark is None or commit.mark.singer_state is None:
             return None
-        known = build_history_entry(commit)
-        return SingerState(commit.mark.singer_state, known.version, known.timestamp, known.run_id)
+        entry = build_history_entry(commit)
+        return SingerState(commit.mark.singer_state, entry.version, entry.timestamp, entry.run_id)
 
 
 def build_history_entry(commit: Commit) -> HistoryEntry:
-    """Return the history entry of a commit."""
+    """Return the history entry of a commit; fields that its writer left out are None."""
     info, mark = commit.info, commit.mark
-    moment = info.get("timestamp")
+    milliseconds = info.get("timestamp")
     return HistoryEntry(
         version=commit.version,
-        timestamp=datetime.fromtimestamp(moment / 1000, UTC) if moment else None,
+        timestamp=datetime.fromtimestamp(milliseconds / 1000, UTC) if milliseconds else None,
         operation=info.get("operation"),
         mode=(info.get("operationParameters") or {}).get("mode"),
         files_added=commit.added,
@@ -142,7 +117,7 @@ def build_history_entry(commit: Commit) -> HistoryEntry:
 
 
 def _parse_timestamp(value: str | datetime) -> float:
-    """Parse an ISO 8601 text or a datetime into Unix seconds; naive ones are UTC."""
+    """Convert ISO 8601 text or a datetime (naive: UTC) to Unix seconds, or raise ConfigError."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
