@@ -151,7 +151,7 @@ class AlterOperation(TableOperation):
         return make_write_change(plan, self.mark, txn.files.staged, files, overwrite=bool(files))
 
     def _find_files(self, plan: DeltaPlan, txn: TableTransaction) -> Sequence[DataFile]:
-        """Return the data files to rewrite: those that have the column, unless its type widens."""
+        """Return the data files to rewrite: none if the type widens, else those with the column."""
         state, writer = _require_table(plan.base), self.writer
         name = _spell_column(state, self.column, writer.uri)
         if plan.evolution.widened or get_logical_type(state.schema.field(name)) == self.type:
@@ -297,7 +297,7 @@ def _spell_column(state: TableState, column: str, uri: str) -> str:
 
 
 def _suggest_type(uri: str, name: str, before: pa.DataType, tried: pa.DataType) -> str:
-    """Return advice on a type that holds every value of a column, after `tried` did not."""
+    """Return advice: a type that holds every value of a column, as `tried` does not."""
     text = pa.string()
     if before == text:
         return "Leave it as it is"

@@ -27,15 +27,9 @@ _VERSION: Final = 1
 
 
 def check_unmoved(moved: BookmarkMove, txn: TableTransaction, uri: str) -> None:
-    """Check that no other load has moved a bookmark; later commits that move it conflict.
+    """Raise CommitConflict if another load has moved a bookmark; later moves by others conflict.
 
-    Args:
-        moved: the bookmark's move.
-        txn: the transaction of the commit that makes the move.
-        uri: the table, as users name it.
-
-    Raises:
-        CommitConflict: another load has; a retry would land its rows twice.
+    A retry would land that load's rows twice. `txn` is of the commit that makes the move.
     """
     txn.watch(moved.app_id)
     if txn.last_transactions([moved.app_id])[moved.app_id] != moved.previous_number:
@@ -87,7 +81,9 @@ class DeltaMemory:
         )
 
     def write(self, bookmark: Bookmark) -> BookmarkMove:
-        """Write a bookmark's document, and return the move that makes it valid by a commit.
+        """Create a bookmark's document, and return the move that makes it valid by a commit.
+
+        Without a number it takes the next free one; an equal document may exist for a given one.
 
         Raises:
             DestinationError: the store refused.

@@ -347,8 +347,7 @@ class TableTransaction:
     ) -> list[DataFile]:
         """Return the files of some partitions; later changes of these conflict with this commit.
 
-        Args:
-            is_read: whether partition values, as the log spells them, are of one of these.
+        `is_read` says of partition values, as the log spells them, if they are of one of these.
         """
         self._is_read = is_read
         files = () if self._contents is None else self._contents.files

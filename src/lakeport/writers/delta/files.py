@@ -92,20 +92,15 @@ class TableFiles:
         return cls(log, columns, files, frozenset(physical), untyped)
 
     def read_columns(self, file: DataFile, names: Sequence[str]) -> pa.Table:
-        """Read columns of a file as the table's types; columns that the file lacks are null.
-
-        Raises:
-            DestinationError: the file can't be read.
-        """
+        """Read columns of a file as the table's types, null where absent; or DestinationError."""
         places = [self.schema.get_field_index(name) for name in names]
         batches = list(self._read(file, places, _ROWS * 8))
         return pa.Table.from_batches(batches, pa.schema([self.schema.field(i) for i in places]))
 
     def read_batches(self, file: DataFile) -> Iterator[pa.RecordBatch]:
-        """Yield all rows of a file, in order.
+        """Yield all rows of a file, in order; DestinationError if it can't be read.
 
         Raises:
-            DestinationError: the file can't be read.
             SchemaConflict: another program has written a value into a column that never had one.
         """
         return self._read(file, range(len(self.schema)), _ROWS)

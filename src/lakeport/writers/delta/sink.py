@@ -37,7 +37,6 @@ class DeltaSink:
     """Stages the batches of one task as data files. Picklable.
 
     Attributes:
-        storage: where files are staged.
         folder: the table's key; empty when it is the storage's root.
         files: schema of the data files (see `state.file_schema`).
         partitions: partition column -> its physical name, in the table's order.
@@ -205,7 +204,7 @@ class _PartitionPool:
         self._staged: list[Staged] = []
 
     def add(self, values: _Values, rows: pa.RecordBatch) -> None:
-        """Buffer rows of a partition, and flush partitions that exceed a limit."""
+        """Buffer rows of a partition; flush it if large, and the largest if memory is exceeded."""
         texts = tuple(format_partition_value(value) for value in values)
         part = self._parts.get(texts)
         if part is None:

@@ -139,7 +139,7 @@ def _read_bounds(
 
 
 def _encode_bounds(low: Any, high: Any, type_: pa.DataType) -> tuple[Any, Any] | None:
-    """Return bounds as JSON values; None for those that JSON or Python can't express."""
+    """Return bounds for JSON, rounded outwards; None for infinity, or a time past year 9999."""
     if pa.types.is_string(type_):
         return low[:_PREFIX], _truncate_upwards(high)
     if pa.types.is_floating(type_):

@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DeltaTableWriter(TableWriter):
-    """Lands one stream's batches in its Delta table.
-
-    Attributes:
-        writer: plans, stages and commits appends and overwrites.
-        merger: merges batches and retires rows.
-    """
+    """Lands one stream's batches in its Delta table, and retires rows, by the writer's config."""
 
     writer: DeltaWriter
     merger: DeltaMerger

@@ -83,7 +83,6 @@ class DeltaWriter:
 
     Attributes:
         session: returns the Spark session; called only when that is needed.
-        storage: where the table is.
         folder: the table's key; empty when it is the storage's root.
         stream: the stream's name.
         config: how the table is written.
@@ -327,10 +326,7 @@ class DeltaWriter:
     def try_commit(self, change: TableChange, txn: TableTransaction) -> CommitOutcome:
         """Publish a change's files and commit it in one attempt, by the log or by Spark's writer.
 
-        Raises:
-            CommitConflict: another writer was faster; nothing landed.
-            OutcomeUnknown: whether the commit was made, or will be, is unknown.
-            LakeportError: the store or Spark refused.
+        Raises as `TableTransaction.commit`.
         """
         files = txn.files
         with files.keep_while_committing(txn.version):
@@ -356,8 +352,7 @@ class DeltaWriter:
         Returns:
             Whether the table has changed, so that the batch is to be planned again.
 
-        Raises:
-            LakeportError: as `FirstTypesOperation.plan_change` and `try_commit`.
+        Raises as `FirstTypesOperation.plan_change` and `try_commit`.
         """
         if batch.base is None:
             return False
@@ -411,9 +406,7 @@ class TableOperation(ABC):
     """One operation on a table, which `DeltaWriter.commit_operation` commits.
 
     Attributes:
-        writer: the table's writer.
         plan: the operation's plan, on the state for which it was prepared.
-        mark: the commit's mark.
         staged: data files that are staged already, for every attempt.
     """
 
@@ -426,10 +419,8 @@ class TableOperation(ABC):
     def plan_change(self, plan: DeltaPlan, txn: TableTransaction) -> TableChange | Landed:
         """Return the change to commit, or the report where there is nothing to commit.
 
-        Args:
-            plan: the plan on the table's present state.
-            txn: a transaction on that state. Files that are staged for the change are added to
-                its `files`.
+        Both arguments are of the table's present state. Files that are staged for the change are
+        added to `txn.files`.
         """
 
     def plan_on(self, state: TableState | None) -> DeltaPlan:
