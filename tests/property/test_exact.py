@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakeport.schema.casting import InexactError, can_convert, convert_exactly
@@ -84,6 +84,7 @@ def test_a_value_is_the_same_or_refused(typed: tuple[Any, list[Any]], target: An
 
 
 @given(TYPED)
+@example((pa.float64(), [-0.0]))
 def test_what_was_made_text_is_read_again(typed: tuple[Any, list[Any]]) -> None:
     source, values = typed
     column = pa.array(

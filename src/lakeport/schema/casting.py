@@ -394,7 +394,8 @@ def _find_changes(before: pa.Array, after: pa.Array) -> pa.Array:
         return pa.concat_arrays([_find_changes(before[part], after[part]) for part in parts])
     same = pc.equal(back, before)
     if pa.types.is_floating(before.type):
-        if not pa.types.is_floating(after.type):  # only floats have a negative zero
+        if not (pa.types.is_floating(after.type) or pa.types.is_string(after.type)):
+            # Integers and decimals have no negative zero.
             lost = pc.and_(pc.equal(before, 0.0), pc.less(pc.divide(1.0, before), 0.0))
             same = pc.and_(same, pc.invert(lost))
         same = pc.or_(same, pc.and_(pc.is_nan(back), pc.is_nan(before)))
