@@ -39,7 +39,7 @@ _LEAST_SKEW: Final = 0.3  # and of the whole
 
 @dataclass(frozen=True)
 class Policies:
-    """A config's keys on records, columns and files, which every destination has."""
+    """Settings that all destinations share, applied to batches: columns, keys, number of files."""
 
     config: DestinationConfig
 
@@ -83,7 +83,7 @@ class Policies:
         clock: datetime | None = None,
         source_names: Collection[str] = (),
     ) -> Shape:
-        """Plan how a batch's columns become the table's; see `plan_shape` for the errors.
+        """Plan how a batch's columns become the table's: names, types, constants, internal columns.
 
         `clock` is the time of the load, `source_names` are the source's columns before a transform.
         """
@@ -98,14 +98,14 @@ class Policies:
         )
 
     def partition_keys(self, batch: Batch) -> tuple[str, ...]:
-        """Return the columns to partition by, the config's first, as the table spells them."""
+        """Return table columns to partition by: the config's keys, then the batch's own."""
         case = self.config.column_header_format
         own = self.rules.rename_keys(batch.partition_keys, "to partition by")
         names = (apply_header_case(name, case) for name in self.config.partition_keys + own)
         return tuple(dict.fromkeys(names))
 
     def rename_keys(self, batch: Batch) -> Batch:
-        """Return the batch with its own merge keys as the table spells them, if it merges by them.
+        """Return the batch with its own merge keys renamed as in the table, if it merges by them.
 
         The config's `merge_keys` go before a batch's own ones.
         """
@@ -116,7 +116,7 @@ class Policies:
 
 
 def merge_batches(batches: Sequence[Batch]) -> Batch:
-    """Merge batches of a commit into the last, with summed sizes, joined notes and digests."""
+    """Return the last batch, with rows and bytes of all summed, and notes and digests joined."""
     if len(batches) == 1:
         return batches[0]
     digests = "".join(batch.digest for batch in batches)
@@ -146,7 +146,7 @@ def group_splits(splits: Sequence[Split], count: int) -> list[tuple[Split, ...]]
 
 
 def skew_warnings(staged: Sequence[Staged], cores: int, min_file_bytes: int) -> tuple[str, ...]:
-    """Return a warning if one task wrote most of a batch of two minimal files or more."""
+    """Return a warning if one task wrote far more bytes than its share; none for small batches."""
     sizes = Counter[int]()
     for one in staged:
         sizes[one.split] += one.bytes
@@ -175,14 +175,14 @@ def describe_source(batches: Sequence[Batch]) -> dict[str, str]:
 
 
 def describe_columns(incoming: pa.Schema, plan: TablePlan) -> dict[str, str]:
-    """Return a batch's columns -> types in words, as the table spells and types them."""
+    """Return each column's type by name, such as `decimal(10,2)`, as the table has the column."""
     known = {f.name.lower(): f for f in plan.schema if f.name not in plan.untyped}
     fields = [known.get(field.name.lower(), field) for field in incoming]
     return {field.name: format_type(get_logical_type(field)) for field in fields}
 
 
 def union_columns(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """Merge columns of batches of one commit, in order; SchemaConflict if types clash."""
+    """Merge the schemas of a commit's batches, in order; SchemaConflict if types clash."""
     merged = schemas[0]
     for schema in schemas[1:]:
         try:
@@ -214,13 +214,13 @@ class BatchPart:
     transformed: TransformedBatch | None = None
 
     def without_files(self, files: Collection[str]) -> BatchPart:
-        """Return the part without the splits of some files; it has a size in proportion."""
+        """Return the part without splits of the `files` (URIs), and its size scaled down."""
         splits = tuple(split for split in self.batch.splits if split.uri not in files)
         size = self.batch.bytes * len(splits) // max(1, len(self.batch.splits))
         return replace(self, batch=replace(self.batch, splits=splits, bytes=size, records=-1))
 
     def fit_table(self, table: pa.Schema) -> BatchPart:
-        """Return the part with columns in the table's types, where their values may fit.
+        """Return the part with columns read as the table's types, if their values may fit.
 
         Numbers and times keep their values. A text column takes the text of a CSV file as it is;
         nothing else becomes text.
@@ -247,7 +247,7 @@ class BatchPart:
 
 
 def _read_as_text(reader: Reader, columns: Collection[str]) -> Reader | None:
-    """Return a reader of CSV files that gives some columns as text; None for none, or not CSV."""
+    """Return a CSV reader that reads `columns` as text; None for no columns or other formats."""
     if isinstance(reader, FolderReader):
         inner = _read_as_text(reader.inner, columns)
         return inner and replace(reader, inner=inner)
@@ -261,7 +261,7 @@ def staged_objects(results: Sequence[Staged | CheckCounts]) -> list[Staged]:
 
 @dataclass(frozen=True)
 class TaskInput:
-    """The splits of one batch that one task lands; none where a frame is run."""
+    """The splits of one batch that one task lands; no splits if Spark computes a frame."""
 
     part: BatchPart
     splits: tuple[Split, ...]

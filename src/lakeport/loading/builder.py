@@ -18,7 +18,7 @@ from lakeport.native import parser
 
 
 class ReportBuilder:
-    """Adds up the events of a run to its report; several threads may call it.
+    """Builds a load's report from its commits, counts and warnings; thread-safe.
 
     Args:
         secrets: values to mask in the error and the command line.
@@ -55,7 +55,7 @@ class ReportBuilder:
         self._lock = Lock()
 
     def add_landed(self, landed: Landed, seconds: float = 0.0) -> None:
-        """Add a commit of a stream's batch, and the seconds that it took; a skipped one, too."""
+        """Add a batch's commit, or a skipped batch, to its stream; `seconds` is the duration."""
         self._update_stream(
             landed.stream,
             lambda old: replace(
@@ -80,13 +80,13 @@ class ReportBuilder:
         self._update_stream(stream, lambda old: replace(old, rejected=old.rejected + count))
 
     def add_dropped(self, stream: str, fields: Mapping[str, int]) -> None:
-        """Add undeclared fields that were dropped: field -> records that held it."""
+        """Add, for each undeclared field that was dropped, the number of records that had it."""
         self._update_stream(
             stream, lambda old: replace(old, dropped=dict(Counter(old.dropped) + Counter(fields)))
         )
 
     def add_results(self, stream: str, results: Sequence[ExpectationResult]) -> None:
-        """Add the results of a stream's expectations; counts of one name add up."""
+        """Add a stream's expectation results; sum them up with earlier ones of the same name."""
         self._update_stream(
             stream, lambda old: replace(old, expectations=_add_results(old.expectations, results))
         )
@@ -106,7 +106,7 @@ class ReportBuilder:
         self._state = state
 
     def add_warning(self, text: str, stream: str = "") -> None:
-        """Add a warning to a stream, or without one to the run; a repeated text is added once."""
+        """Add a warning to a stream, or to the load if `stream` is empty; each text once."""
         if stream:
             self._update_stream(
                 stream, lambda old: replace(old, warnings=_join_unique(old.warnings, (text,)))
@@ -115,13 +115,13 @@ class ReportBuilder:
             self._warnings[text] = None
 
     def add_note(self, stream: str, table: str, text: str) -> None:
-        """Add a note to a stream that had no rows, with its table's URI."""
+        """Add a note about a stream without rows to its report, and set its table's URI."""
         self._update_stream(
             stream, lambda old: replace(old, table=table, notes=_join_unique(old.notes, (text,)))
         )
 
     def finish(self, error: BaseException | None = None) -> LandingReport:
-        """Return the report so far; with an error, that of a failed run."""
+        """Build the report from all that was added so far; with `error`, of a failed load."""
         seconds = self.timeline.elapsed()
         spans, left_out = self.timeline.spans(seconds)
         read, written = self.timeline.paces(seconds)
@@ -152,7 +152,7 @@ class ReportBuilder:
         )
 
     def _update_stream(self, stream: str, change: Callable[[StreamReport], StreamReport]) -> None:
-        """Replace a stream's report by the one that `change` returns for it."""
+        """Apply `change` to a stream's report, at first an empty one, under the lock."""
         with self._lock:
             old = self._streams.get(stream) or StreamReport(stream)
             self._streams[stream] = change(old)
@@ -184,7 +184,7 @@ def _add_known(one: int | None, other: int | None) -> int | None:
 
 
 def _add_counts(one: Mapping[str, int], other: Mapping[str, int]) -> Mapping[str, int]:
-    """Return the sums of two counts; names that only one of them has are left out."""
+    """Add up counts by name, for names in both mappings; if one is empty, return the other."""
     if not one or not other:
         return one or other
     return {name: one[name] + other[name] for name in one if name in other}
@@ -198,7 +198,7 @@ def _join_unique(one: tuple[str, ...], two: tuple[str, ...]) -> tuple[str, ...]:
 def _add_results(
     one: Sequence[ExpectationResult], two: Sequence[ExpectationResult]
 ) -> tuple[ExpectationResult, ...]:
-    """Return the results of two batches by name, with rows checked and failed added up."""
+    """Merge expectation results of two batches by name; sum their checked and failed rows."""
     found = {result.name: result for result in one}
     for new in two:
         if old := found.get(new.name):

@@ -37,7 +37,7 @@ class EndRequested(KeyboardInterrupt):
 
 
 class Cancellation:
-    """The state of a load's end: whether one was requested, and its commits of unknown outcome.
+    """Lets other threads end a load, and tracks commits whose outcome is still unknown.
 
     Attributes:
         at_once: whether the end was requested a second time: there is no time to clean up.
@@ -58,7 +58,7 @@ class Cancellation:
 
     @contextmanager
     def activate(self) -> Iterator[None]:
-        """Make this the active cancellation of this thread while the body runs."""
+        """Make this the active cancellation of the current thread while the body runs."""
         before = _active.set(self)
         try:
             yield
@@ -66,7 +66,7 @@ class Cancellation:
             _active.reset(before)
 
     def request_end(self) -> None:
-        """Ask the load to end, from another thread than its own, as an interrupt would."""
+        """Request the load's end from another thread; its own then raises EndRequested."""
         with self._lock:
             self._requested = True
         if not self._request.done():
@@ -78,7 +78,7 @@ class Cancellation:
             raise EndRequested
 
     def wait_for(self, landing: Future[None]) -> None:
-        """Wait until a flush has landed; raise its error, or EndRequested if that comes first."""
+        """Wait for a flush to land; raise its error, or EndRequested if that comes first."""
         wait([landing, self._request], return_when=FIRST_COMPLETED)
         if not landing.done():
             raise EndRequested
@@ -86,7 +86,7 @@ class Cancellation:
 
     @contextmanager
     def track_commit(self, table: str) -> Iterator[None]:
-        """Record a commit to a table while the body makes it; Cancelled if the load is to end.
+        """Track a table's commit during the body; raise Cancelled if the load is to end.
 
         After an error of the store or of Spark, its outcome stays unknown.
         """
@@ -117,7 +117,7 @@ class Cancellation:
         return "; ".join(filter(None, (load.unknown_commits() for load in list(_cancellations))))
 
     def cancel(self, landing: Future[None] | None, engine: Engine, storage: Storage) -> None:
-        """Begin no further commit, and wait for the batch in progress, about eight seconds at most.
+        """Block new commits; wait about 8 seconds at most for the batch in progress.
 
         A second call has no effect.
 

@@ -93,7 +93,7 @@ def check(
 
 
 def _check_store(config: DestinationConfig, storage: Storage, *, tables: bool) -> Checks:
-    """Yield the store's checks; for files with a `run_id`, the journal's unless one has failed."""
+    """Yield results of the store's checks; if none fails, check the journal that `run_id` needs."""
     failed = False
     for item in storage.checks(tables=tables):
         failed |= item.status == "failed"
@@ -111,7 +111,7 @@ def _read_journal(storage: Storage) -> str:
 def _start_spark(
     config: DestinationConfig, storage: Storage, stack: ExitStack
 ) -> Callable[[], LogStoreProbe]:
-    """Begin to start Spark; return a function that waits and returns a probe of its log store.
+    """Start Spark in the background; return a function that waits for a probe of its log store.
 
     The function raises the error of a failed start. `stack` closes the engine.
     """
@@ -132,15 +132,15 @@ def _start_spark(
     return ready
 
 
-def _check_spark(begun: Callable[[], LogStoreProbe]) -> Checks:
-    """Start Spark and make a commit, step by step; yield each result, up to the first failure.
+def _check_spark(wait_for_probe: Callable[[], LogStoreProbe]) -> Checks:
+    """Wait for Spark, then test to commit, read, list and delete; stop at the first failure.
 
     A failed deletion counts as skipped.
     """
     logs: list[LogStoreProbe] = []
 
     def start() -> str:
-        logs.append(begun())
+        logs.append(wait_for_probe())
         return "Spark runs, and has a log store for this place"
 
     found = run_check("spark", start)
@@ -155,8 +155,8 @@ def _check_spark(begun: Callable[[], LogStoreProbe]) -> Checks:
         ("spark list", log.list, "Spark can list commits"),
     )
     try:
-        for name, step, words in steps:
-            found = _try_step(name, step, words)
+        for name, step, success_detail in steps:
+            found = _try_step(name, step, success_detail)
             yield found
             if found.status == "failed":
                 return
@@ -169,25 +169,25 @@ def _check_spark(begun: Callable[[], LogStoreProbe]) -> Checks:
         log.close()
 
 
-def _try_step(name: str, step: Callable[[], None], words: str) -> CheckItem:
-    """Run a step; return its item, with `words` as the detail where it succeeds."""
+def _try_step(name: str, step: Callable[[], None], success_detail: str) -> CheckItem:
+    """Run a step; return its result as an item, with `success_detail` unless it fails."""
 
     def run() -> str:
         step()
-        return words
+        return success_detail
 
     return run_check(name, run)
 
 
 def _run_within(
-    seconds: float, begin: Callable[[], Checks], late: CheckItem
+    seconds: float, run_checks: Callable[[], Checks], timeout_item: CheckItem
 ) -> tuple[CheckItem, ...]:
-    """Run checks in a thread for `seconds` at most; return items, with `late` on a timeout."""
+    """Run checks in a thread; after `seconds`, return the items so far and `timeout_item`."""
     found: queue.SimpleQueue[CheckItem | Exception | None] = queue.SimpleQueue()
 
     def run() -> None:
         try:
-            for item in begin():
+            for item in run_checks():
                 found.put(item)
         except Exception as error:
             found.put(error)
@@ -201,7 +201,7 @@ def _run_within(
         try:
             item = found.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
-            return (*items, late)
+            return (*items, timeout_item)
         if item is None:
             return tuple(items)
         if isinstance(item, Exception):

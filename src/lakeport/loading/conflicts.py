@@ -44,7 +44,7 @@ _SPOOL_FILE: Final = re.compile(r"frame-[0-9]{6}\.arrows|[0-9]{8}(?:-[0-9]{4})?\
 def explain_conflict(
     conflict: TypeConflict, table: str, existing: ExistingTable | None, misfit: str = ""
 ) -> SchemaConflict:
-    """Return a conflict with its first misfit, and a hint with the commands that end it.
+    """Return the error for a type conflict, with `misfit` and the commands that resolve it.
 
     `table` is the table's URI. `misfit` is the first value that does not fit, in words, or empty.
     The types of partition columns, and of plain files, can't be changed.
@@ -85,7 +85,7 @@ def explain_conflict(
 
 
 def find_misfit(conflict: TypeConflict, parts: Sequence[BatchPart]) -> str:
-    """Return the first value that does not fit the table's column, and its row, in words, or empty.
+    """Describe the first value, and its row, that does not fit the table's column; or return "".
 
     Reads up to a million rows of each part. Empty, too, where every value is of the wrong kind.
     """
@@ -100,12 +100,12 @@ def find_misfit(conflict: TypeConflict, parts: Sequence[BatchPart]) -> str:
 
 
 def _first_misfit(reader: Reader, splits: Sequence[Split], column: str, type_: pa.DataType) -> str:
-    """Return a column's first value that has no equal of a type, and its row; empty for none.
+    """Describe a column's first value, and its row, that `type_` can't hold exactly; or return "".
 
     Empty, too, where the rows can't be read.
     """
     try:
-        for name, row, rows in _read_with_places(reader, splits):
+        for name, row, rows in _read_with_row_offsets(reader, splits):
             values = rows.column(column)
             if not can_convert(values.type, type_):
                 return ""
@@ -121,10 +121,10 @@ def _first_misfit(reader: Reader, splits: Sequence[Split], column: str, type_: p
     return ""
 
 
-def _read_with_places(
+def _read_with_row_offsets(
     reader: Reader, splits: Sequence[Split]
 ) -> Iterator[tuple[str, int, pa.RecordBatch]]:
-    """Yield record batches with their file's name, and the number of its rows before them.
+    """Yield (file name, number of the file's earlier rows, batch), up to a million rows.
 
     The name is empty for what lakeport has spooled: users know no name of it. Ends after a million
     rows.
@@ -145,7 +145,7 @@ def _read_with_places(
 
 
 def clear_type(conflict: TypeConflict, parts: Sequence[BatchPart]) -> list[BatchPart] | None:
-    """Return the parts with the type null at a conflict's path; None if a row has a value there.
+    """Set the type of a conflicting column or member to null; None if a row has a value there.
 
     Also None where the user declares the type. Reads all rows of the parts.
     """
@@ -170,7 +170,7 @@ def clear_type(conflict: TypeConflict, parts: Sequence[BatchPart]) -> list[Batch
 
 
 def _null_member(type_: pa.DataType, path: Sequence[str]) -> pa.DataType | None:
-    """Return a type with null at a path of parts; None where it has no such part, and for keys."""
+    """Return a type with the member at `path` set to null; None for unknown ones and map keys."""
     if not path:
         return pa.null()
     name, *rest = path
@@ -184,7 +184,7 @@ def _null_member(type_: pa.DataType, path: Sequence[str]) -> pa.DataType | None:
 
 
 def _is_empty(part: BatchPart, column: str, type_: pa.DataType) -> bool:
-    """Whether no row of a part has a value where `type_` has null; False if unreadable."""
+    """Whether a column has no value where `type_` is null, also nested; False if unreadable."""
     try:
         if (frame := part.frame) is not None:
             with translate_errors():

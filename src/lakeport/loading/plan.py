@@ -127,7 +127,7 @@ class LandingPlan:
         return json.dumps(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values, by the names of the attributes, as in `to_json`."""
+        """Return the plan as a dict of JSON values, keyed by attribute names."""
         streams = [
             {name: -1 if value is None else value for name, value in asdict(stream).items()}
             for stream in self.streams
@@ -223,7 +223,7 @@ _NO_RECORDS: Final = _RecordCounts(0)
 
 @dataclass
 class _StreamScan:
-    """One stream of the source, read to its end: its last batch, record counts and sizes."""
+    """Result of reading one stream to its end: its last batch, record counts and bytes."""
 
     batch: Batch | None = None
     counts: _RecordCounts = _NO_RECORDS
@@ -231,7 +231,7 @@ class _StreamScan:
     batches: int = 0
 
     def add(self, batch: Batch, counts: _RecordCounts) -> None:
-        """Add a batch's counts and size; keep the batch, unless it has keys of deleted rows."""
+        """Add a batch's counts and size; keep it as the last batch, unless it only deletes rows."""
         if self.batch is None or not batch.has_deleted_keys:
             self.batch = batch
         self.counts += counts
@@ -240,7 +240,7 @@ class _StreamScan:
 
 
 def _count_records(engine: Engine, batch: Batch) -> _RecordCounts:
-    """Return the record counts of a batch: by a scan in tasks for JSON; a frame's are unknown."""
+    """Count a batch's good and bad records, if need be by a scan; -1 for Spark frames."""
     from lakeport.sources.json.reader import JsonReader
 
     if batch.reader is None or (batch.records >= 0 and not isinstance(batch.reader, JsonReader)):
@@ -252,35 +252,35 @@ def _count_records(engine: Engine, batch: Batch) -> _RecordCounts:
 
 
 def _count_split(reader: Reader, split: Split) -> list[_RecordCounts]:
-    """Scan a split, in a task; return its record counts, as a list of one."""
+    """Count a split's good and bad records, in a task; return them as a list of one."""
     scan = reader.scan(split)
     faults = tuple(bad.fault for bad in scan.bad[:_MOST_FAULTS])
     return [_RecordCounts(scan.rows, len(scan.bad), faults)]
 
 
 def _plan_stream(
-    prepared: PreparedLoad, stream: str, seen: _StreamScan, rules: RowRules
+    prepared: PreparedLoad, stream: str, scan: _StreamScan, rules: RowRules
 ) -> StreamPlan:
-    """Return the plan of one stream that was read to its end; reads its table."""
+    """Plan one stream's load from the scan of its source and its table's current state."""
     from lakeport.loading.batches import BatchPart, Policies
     from lakeport.schema.spark_schema import columns_of
     from lakeport.schema.types import check_column_count
 
-    if seen.batch is None:
+    if scan.batch is None:
         raise TypeError("a stream that was seen has a batch")
     policies = Policies(prepared.config)
-    planned = rules.plan_batch(prepared, seen.batch)
+    planned = rules.plan_batch(prepared, scan.batch)
     batch = planned.batch
-    source = columns_of(seen.batch).names if rules.transform else ()
+    source = columns_of(scan.batch).names if rules.transform else ()
     shape = policies.shape(planned.columns, batch, source_names=source)
     check_column_count(stream, shape.schema, prepared.config.max_columns)
     keys = policies.partition_keys(batch)
     writer = open_table(prepared.config, prepared.storage, prepared.engine, stream, writes=False)
     existing = writer.read_existing()
-    size = int(seen.bytes * seen.batch.output_ratio)
+    size = int(scan.bytes * scan.batch.output_ratio)
     files = policies.number_of_files(size, prepared.engine.cores)
-    counts = seen.counts
-    part = BatchPart(batch, batch.reader if batch is seen.batch else None, shape)
+    counts = scan.counts
+    part = BatchPart(batch, batch.reader if batch is scan.batch else None, shape)
     fails = (_FAILS_WARNING,) if counts.bad and prepared.config.on_bad_record == "fail" else ()
     return StreamPlan(
         stream,
@@ -288,8 +288,8 @@ def _plan_stream(
         existing is not None,
         _plan_columns(shape.schema, existing),
         keys or (existing.partition_keys if existing else ()),
-        None if counts.good < 0 or batch is not seen.batch else counts.good,
-        max(files, seen.batches),
+        None if counts.good < 0 or batch is not scan.batch else counts.good,
+        max(files, scan.batches),
         existing.version if existing is not None and existing.version >= 0 else None,
         (*batch.warnings, *_table_warnings(writer, part, keys, existing), *fails),
         (*batch.notes, *planned.notes),
@@ -299,7 +299,7 @@ def _plan_stream(
 
 
 def _plan_columns(incoming: pa.Schema, existing: ExistingTable | None) -> tuple[ColumnPlan, ...]:
-    """Return the stream's columns with their changes, then the columns that only the table has."""
+    """List incoming columns as new, changed or equal, then the columns that only the table has."""
     from lakeport.schema.types import format_type, get_logical_type
 
     table = {} if existing is None else {field.name.lower(): field for field in existing.schema}
@@ -327,7 +327,7 @@ def _plan_columns(incoming: pa.Schema, existing: ExistingTable | None) -> tuple[
 def _table_warnings(
     writer: TableWriter, part: BatchPart, keys: tuple[str, ...], existing: ExistingTable | None
 ) -> tuple[str, ...]:
-    """Return the warnings of the table's plan; where the load would fail, its error as one."""
+    """Return the warnings of the table's writer; only the error, if the schema conflicts."""
     from lakeport.loading.conflicts import explain_conflict, find_misfit
     from lakeport.schema.evolution import TypeConflict
 

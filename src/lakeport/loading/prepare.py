@@ -63,7 +63,7 @@ class PreparedLoad:
     writes: bool = True
 
     def check_workers(self, source: object = None) -> PreparedLoad:
-        """Check that workers have the packages of tasks; return the load, maybe with a warning.
+        """Check the packages of Spark's workers; return the load, maybe with a warning added.
 
         Waits for Spark on a cluster.
 
@@ -80,7 +80,7 @@ class PreparedLoad:
         return replace(self, warnings=warnings, worker_warnings=(_MOUNT_WARNING,))
 
     def for_full_refresh(self) -> PreparedLoad:
-        """Return the load with mode `overwrite`, or `merge` as it is; ConfigError for files."""
+        """Return the load with mode `overwrite` (`merge` stays); ConfigError unless Delta."""
         if self.config.file_type != "delta":
             raise ConfigError(
                 f"a full refresh replaces a table, and `file_type` is {self.config.file_type!r}, "
@@ -100,7 +100,7 @@ class PreparedLoad:
         on_progress: Callable[[str, int, int], None],
         check: Callable[[], None] = lambda: None,
     ) -> Iterator[tuple[OpenedSource, PreparedLoad]]:
-        """Open the source while the body runs; yield it, and the load from `check_workers`.
+        """Open the source while the body runs; yield it, and the load after `check_workers`.
 
         Args:
             on_progress: takes a stream, and its records and bytes that were read so far.
@@ -115,7 +115,7 @@ class PreparedLoad:
 
         with open_spool(self.config, self.engine) as spool:
             tables = TargetTables(
-                self._open_memory,
+                self._open_bookmarks,
                 self._read_keys,
                 self.storage,
                 self.original_mode or self.config.mode,
@@ -130,20 +130,22 @@ class PreparedLoad:
                 found.close()
 
     def open_table(self, stream: str, run: str) -> TableWriter:
-        """Open the table that a stream lands in; a full refresh of a merged table replaces rows."""
+        """Return a writer of a stream's table; full refreshes by merge replace all rows."""
         writer = open_table(self.config, self.storage, self.engine, stream, run)
         if self.original_mode is Mode.MERGE:
             writer.replace_rows()
         return writer
 
-    def _open_memory(self, stream: str) -> BookmarkStore:
-        """Return the bookmarks of a stream's table; empty ones for a full refresh."""
+    def _open_bookmarks(self, stream: str) -> BookmarkStore:
+        """Return the bookmarks of a stream's table; for a full refresh, all are empty."""
         table = open_table(self.config, self.storage, self.engine, stream, writes=False)
         memory = table.memory(writes=self.writes)
         return _EmptyBookmarks(memory) if self.original_mode else memory
 
-    def _read_keys(self, stream: str, names: Sequence[str], mark_column: str) -> pa.Table | None:
-        """Read key columns of a stream's table, but not rows where `mark_column` is set.
+    def _read_keys(
+        self, stream: str, names: Sequence[str], deletion_column: str
+    ) -> pa.Table | None:
+        """Read key columns of a stream's table, without rows that `deletion_column` marks.
 
         None without a table, and for a full refresh.
         """
@@ -160,14 +162,14 @@ class PreparedLoad:
         session = destinations.delta_session(self.config, self.storage, self.engine, folder)()
         session.check_files(self.storage, folder, now.version, self.config.table_roots)
         frame = read_table(session.spark, self.storage.hadoop_uri(folder), now.version)
-        if mark_column.lower() in (name.lower() for name in frame.columns):
-            frame = frame.where(frame[quote_identifier(mark_column)].isNull())
+        if deletion_column.lower() in (name.lower() for name in frame.columns):
+            frame = frame.where(frame[quote_identifier(deletion_column)].isNull())
         return fetch_rows(frame.select(*map(quote_identifier, names)), writer.uri, now.version)
 
 
 @dataclass(frozen=True, slots=True)
 class _EmptyBookmarks:
-    """A table's bookmarks without their values; loads that move the bookmarks still conflict."""
+    """Hides a table's bookmarks for a full refresh; keeps their numbers, to detect conflicts."""
 
     memory: BookmarkStore
 
@@ -196,7 +198,7 @@ def prepare(
     source: Any = None,
     start_engine: bool = True,
 ) -> PreparedLoad:
-    """Check the config, open the store, choose the engine and begin to start it; never wait.
+    """Check the config, open the store and start the engine in the background; never wait.
 
     Args:
         keep_context, optional_needs: as for `SessionRequest`.
@@ -242,7 +244,7 @@ def prepare(
 
 
 def check_streams(config: DestinationConfig, streams: Iterable[str], has_rules: bool) -> None:
-    """Raise ConfigError if several streams meet settings for one stream, or one table for all.
+    """Raise ConfigError for several streams if the config has one stream's settings or table.
 
     `has_rules` says whether rows are transformed or checked, which only one stream's can be.
     """

@@ -30,7 +30,7 @@ _UNLIMITED_COLUMNS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ProgressState:
-    """State of a command at one time, for a display to draw; times are by `time.monotonic`.
+    """Progress of a command at one time, for a display to draw; times by `time.monotonic`.
 
     The label is shown while there is no activity; the note is a further line, or empty.
     """
@@ -43,7 +43,7 @@ class ProgressState:
 
 
 def format_lines(state: ProgressState, width: int) -> list[str]:
-    """Return a line for each of the newest activities, the number of others, and the note.
+    """Format the four newest activities, the number of others, and the note, as lines.
 
     Each has at most `width` columns; a longer note is left out.
     """
@@ -61,7 +61,7 @@ def newest_activities(state: ProgressState) -> tuple[Activity, ...]:
 
 
 def format_line(activity: Activity, now: float, width: int) -> str:
-    """Format one activity as one line of at most `width` columns, without parts that don't fit.
+    """Format an activity in at most `width` columns; leave out details that don't fit.
 
     >>> it = Activity("reading", "people", 0.0, total=93_100_000, done=45_200_000, rows=210_000)
     >>> format_line(it, 2.0, 100)
@@ -91,7 +91,7 @@ def format_line(activity: Activity, now: float, width: int) -> str:
 
 
 def format_duration(value: float) -> str:
-    """Format a duration of seconds for people.
+    """Format seconds as a duration for people, such as `1 m 15 s`.
 
     >>> format_duration(4.6), format_duration(75), format_duration(3700)
     ('5 s', '1 m 15 s', '1 h 1 m')
@@ -105,7 +105,7 @@ def format_duration(value: float) -> str:
 
 
 def _format_parts(activity: Activity, now: float) -> tuple[str, str, str, str]:
-    """Return bytes, rows, rate, time left (passed, if nothing is done); "" for unknown."""
+    """Format an activity's bytes, rows, bytes per second, and time left; "" if unknown."""
     passed, share = now - activity.began, activity.share
     percent = "" if share is None else f" ({share:.0%})"
     amount = ""
@@ -127,7 +127,7 @@ def _format_parts(activity: Activity, now: float) -> tuple[str, str, str, str]:
 
 
 def _format_bytes(done: int, total: int) -> str:
-    """Format bytes, and a total unless it is negative, in one unit.
+    """Format bytes done, and of how many (left out if negative), in one unit such as MB.
 
     >>> _format_bytes(1_500_000, 93_100_000), _format_bytes(999, -1), _format_bytes(0, 2_000)
     ('1.5 of 93.1 MB', '999 B', '0.0 of 2.0 KB')
@@ -147,14 +147,14 @@ def _replace_unprintable(text: str) -> str:
 
 
 class Notebook:
-    """Display below a running notebook cell, updated in place by IPython's handle of an output."""
+    """Progress display in a Jupyter notebook, below the running cell; updated in place."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
 
     @classmethod
     def here(cls) -> Notebook | None:
-        """Open an output below the running cell; None outside of a notebook's kernel."""
+        """Open a display below the running cell; return None outside of a Jupyter kernel."""
         ipython = sys.modules.get("IPython")
         shell = ipython.get_ipython() if ipython is not None else None
         if shell is None or not hasattr(shell, "kernel"):
@@ -164,7 +164,7 @@ class Notebook:
         return cls(display(_to_mime_bundle([]), raw=True, display_id=True))
 
     def draw(self, state: ProgressState) -> None:
-        """Draw the state in place of the one before."""
+        """Replace what is shown by the new state."""
         shares = [each.share for each in newest_activities(state)]
         lines = format_lines(state, _NOTEBOOK_COLUMNS)
         self._handle.update(_to_mime_bundle(lines, shares), raw=True)
@@ -175,7 +175,7 @@ class Notebook:
 
 
 def _to_mime_bundle(lines: list[str], shares: Sequence[float | None] = ()) -> dict[str, str]:
-    """Return lines as text and as HTML, with a progress bar where the share done is known."""
+    """Format lines as text and HTML; a share from 0 to 1 adds a progress bar to its line."""
     drawn = "".join(
         f"<div>{_bar_html(share)}{html.escape(text)}</div>"
         for text, share in zip_longest(lines, shares[: len(lines)])
@@ -184,7 +184,7 @@ def _to_mime_bundle(lines: list[str], shares: Sequence[float | None] = ()) -> di
 
 
 def _bar_html(share: float | None) -> str:
-    """Return a progress bar for a share from 0 to 1; empty for None."""
+    """Return the HTML of a progress bar for a share from 0 to 1; empty for None."""
     if share is None:
         return ""
     return f'<progress max="1" value="{share:.3f}" aria-label="share that is done"></progress> '
@@ -201,7 +201,7 @@ class Display(Protocol):
 
 
 class Progress:
-    """Thread that draws the activities, `label` and `note` on a display, from `begin` to `end`.
+    """Background thread that draws all activities, or `label` while there are none.
 
     The label, and the note, which is a further line or empty, may be changed meanwhile.
     """
@@ -221,7 +221,7 @@ class Progress:
         return self
 
     def end(self) -> None:
-        """Stop to draw, clear the display, and wait for the thread; fine when called again."""
+        """Stop drawing, clear the display, and wait for the thread; a second call does no harm."""
         self._over.set()
         with self._lock:
             self.display.clear()
@@ -230,13 +230,13 @@ class Progress:
 
     @contextmanager
     def hide(self) -> Iterator[None]:
-        """Hide the display while the body writes to its terminal."""
+        """Clear the display and don't draw while the body writes to the terminal."""
         with self._lock:
             self.display.clear()
             yield
 
     def _run(self) -> None:
-        """Draw the state every 0.2 seconds until the end; errors of the display end it, too."""
+        """Draw the progress every 0.2 seconds until `end` is called or the display fails."""
         while True:
             with self._lock:
                 if self._over.is_set():
@@ -252,7 +252,7 @@ class Progress:
 
 
 class _HookDisplay:
-    """Display that calls a user's function with the activities."""
+    """Display that passes the running activities to a user's function."""
 
     def __init__(self, hook: Hook) -> None:
         self._hook = hook
@@ -267,7 +267,7 @@ class _HookDisplay:
 
 
 class Lines:
-    """Display of plain lines, at intervals that become longer, for logs and pipes."""
+    """Progress display for logs and pipes: plain lines, every 5 to 60 seconds."""
 
     _FIRST_SECONDS = 0.4  # shorter commands write nothing
     _INTERVALS = ((60.0, 5.0), (600.0, 15.0), (float("inf"), 60.0))
@@ -278,7 +278,7 @@ class Lines:
         self._shown: set[tuple[str, str]] = set()
 
     def draw(self, state: ProgressState) -> None:
-        """Write lines of new activities at once, of all at intervals, after 0.4 seconds."""
+        """Write new activities at once, all at intervals; nothing in the first 0.4 seconds."""
         now, activities = state.now, state.activities
         passed = now - state.began
         if passed < self._FIRST_SECONDS:
@@ -307,7 +307,7 @@ def is_switched_off() -> bool:
 
 @contextmanager
 def show_progress(wanted: bool | Hook | None, label: str) -> Iterator[None]:
-    """Show the activities of this process, or a label without any, while the body runs.
+    """Show this process's activities during the body; show `label` while there are none.
 
     `wanted` is a function that takes the activities; or whether to show them; None: in notebooks,
     unless they are switched off.
@@ -324,7 +324,7 @@ def show_progress(wanted: bool | Hook | None, label: str) -> Iterator[None]:
 
 
 def _choose_display(wanted: bool | Hook | None) -> Display | None:
-    """Return the display for `show_progress`; None where nothing is shown."""
+    """Return the display: function, notebook, or lines on stderr; None to show nothing."""
     if wanted is False:
         return None
     if callable(wanted):

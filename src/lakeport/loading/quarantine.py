@@ -32,7 +32,7 @@ _OTHER_REASONS = ("", "other reasons")
 
 
 class RejectedKind(Enum):
-    """Kind of the records in a quarantine file; its value is the suffix of the file's name."""
+    """Kind of rejected records in a quarantine file; the value is a suffix of the file name."""
 
     RECORDS = ""
     """Records of a batch that break the schema, as they came."""
@@ -49,7 +49,7 @@ class RejectedKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """Writes the bad records of one run to files below the lake."""
+    """Writes a run's bad records to JSON files in the lake's folder `_lakeport/quarantine`."""
 
     storage: Storage
     run_id: str
@@ -60,7 +60,7 @@ class Quarantine:
         sequence: int,
         kind: RejectedKind = RejectedKind.RECORDS,
     ) -> tuple[str, ...]:
-        """Write bad records to one file for each stream; return the files' URIs.
+        """Write bad records as JSON lines, one file per stream; return the files' URIs.
 
         `sequence` is the ordinal of the batch (of the flush, for lines) in the run, from 0, by
         which a repeated run finds its files.
@@ -79,7 +79,7 @@ class Quarantine:
         )
 
     def _put(self, key: str, data: bytes) -> str:
-        """Write a file unless it exists with this content, over other content; return its URI."""
+        """Write a file, replacing one with other content; return its URI."""
         try:
             self.storage.put(key, data, create_only=True)
         except ObjectExists:
@@ -89,7 +89,7 @@ class Quarantine:
 
 
 class Rejections:
-    """Counts bad records by column and reason; beyond 200 of a stream, as `other reasons`."""
+    """Counts bad records by stream, column and reason; 200 reasons a stream, then the rest."""
 
     def __init__(self) -> None:
         """Begin without records."""
@@ -123,7 +123,7 @@ def quarantine_key(
     sequence: int,
     kind: RejectedKind = RejectedKind.RECORDS,
 ) -> str:
-    """Return the key of a quarantine file, which no other stream, run, batch or flush has.
+    """Return the unique key of a quarantine file for a run, stream, batch number and kind.
 
     >>> quarantine_key("r/1", "orders", 2)
     '_lakeport/quarantine/r%2F1/orders-2.jsonl'
@@ -177,7 +177,7 @@ def check_limit(bad: int, total: int, limit: float | None) -> None:
 
 
 def _escape_segment(name: str) -> str:
-    """Escape a name as one segment of a key; one above 200 characters is cut and gets a hash."""
+    """Escape a name as one path segment of a key; above 200 characters, cut it and add a hash."""
     text = quote(name.encode("utf-8", "surrogatepass"), safe="").replace("~", "%7E")
     if text.startswith((".", "_")):
         text = f"%{ord(text[0]):02X}{text[1:]}"

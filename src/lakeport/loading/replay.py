@@ -68,7 +68,7 @@ _LAKE_FILE_SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 def to_json_schema(fields: Iterable[pa.Field]) -> dict[str, Any]:
-    """Return the JSON schema of records with these fields, but for types that JSON schema lacks.
+    """Convert Arrow fields to a JSON schema of records; skip types that JSON schema lacks.
 
     >>> to_json_schema(pa.schema([("n", pa.int64()), ("v", pa.json_())]))
     {'type': 'object', 'properties': {'n': {'type': ['null', 'integer']}, 'v': {}}}
@@ -79,7 +79,7 @@ def to_json_schema(fields: Iterable[pa.Field]) -> dict[str, Any]:
 
 
 def _to_json_type(field: pa.Field) -> dict[str, Any] | None:
-    """Return the JSON schema of a field; None where JSON schema has no such type."""
+    """Convert an Arrow field to its JSON schema; None if JSON schema lacks the type."""
     type_ = field.type
     if is_json(field):
         return {}
@@ -100,7 +100,7 @@ def _to_json_type(field: pa.Field) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class SetAside(PlainRecord):
-    """The records of one stream that one run has quarantined.
+    """Summary of one stream's records that one run has quarantined: counts, reasons, files.
 
     Attributes:
         run_id: the run.
@@ -133,7 +133,7 @@ def quarantined(
     run: str = "",
     **keys: Unpack[StoreKeys],
 ) -> tuple[SetAside, ...]:
-    """Return the quarantined records by runs and streams; read every quarantine file for that.
+    """Summarise quarantined records by run and stream; reads every quarantine file.
 
     Args:
         to: a folder, a URI, a config file, or the config itself.
@@ -151,7 +151,7 @@ def quarantined(
 def list_quarantined(
     config: DestinationConfig, storage: Storage, table: str, run: str
 ) -> tuple[SetAside, ...]:
-    """Return the quarantined records of a table and run, or all; see `quarantined`."""
+    """Summarise quarantined records by run and stream; an empty `table` or `run` means all."""
     found: dict[tuple[str, str], Counter[tuple[str, RejectedKind, str, str]]] = {}
     for key, run_id, of in _list_files(storage, run):
         for line in _read_lines(storage, key):
@@ -168,7 +168,7 @@ def list_quarantined(
 def read_records(
     storage: Storage, rejected: SetAside, kinds: Collection[RejectedKind] = COMPLETE_KINDS
 ) -> Iterator[bytes]:
-    """Yield the bytes of quarantined records of a run and stream, as they came; see `kinds`."""
+    """Yield a stream's quarantined records of one run as raw bytes, from files of these kinds."""
     for uri in rejected.files:
         key = uri.removeprefix(f"{storage.uri().rstrip('/')}/")
         if _kind_of_file(key) in kinds:
@@ -182,11 +182,11 @@ def _summarise(
     storage: Storage,
     run_id: str,
     stream: str,
-    kinds: Counter[tuple[str, RejectedKind, str, str]],
+    counts: Counter[tuple[str, RejectedKind, str, str]],
 ) -> SetAside:
-    """Return the summary of a run and stream; `kinds`: file, kind, column, reason -> count."""
+    """Build one stream's summary; `counts` are records by key, kind, column and reason."""
     reasons, of_kind = Counter[tuple[str, str]](), Counter[RejectedKind]()
-    for (_, of, column, reason), count in kinds.items():
+    for (_, of, column, reason), count in counts.items():
         of_kind[of] += count
         if of is not RejectedKind.SAMPLES:
             reasons[column, reason] += count
@@ -197,9 +197,9 @@ def _summarise(
         records=reasons.total(),
         samples=of_kind[RejectedKind.SAMPLES],
         reasons=tuple(Rejection(stream, *kind, count) for kind, count in reasons.most_common()),
-        files=tuple(dict.fromkeys(storage.uri(key) for key, *_ in kinds)),
+        files=tuple(dict.fromkeys(storage.uri(key) for key, *_ in counts)),
         expectations=tuple(
-            dict.fromkeys(why for _, of, _, why in kinds if of is RejectedKind.ROWS)
+            dict.fromkeys(why for _, of, _, why in counts if of is RejectedKind.ROWS)
         ),
         rows=of_kind[RejectedKind.ROWS],
     )
@@ -211,7 +211,7 @@ def _names_of_stream(config: DestinationConfig, stream: str) -> set[str]:
 
 
 def _list_files(storage: Storage, run: str) -> Iterator[tuple[str, str, RejectedKind]]:
-    """Yield key, run and kind of each quarantine file of a run; of all runs if `run` is empty."""
+    """Yield (key, run ID, kind) of a run's quarantine files; of all runs if `run` is empty."""
     for stored in storage.list(QUARANTINE):
         parts = stored.key.removeprefix(f"{QUARANTINE}/").split("/")
         if len(parts) != 2 or not parts[1].endswith(".jsonl"):
@@ -223,14 +223,14 @@ def _list_files(storage: Storage, run: str) -> Iterator[tuple[str, str, Rejected
 
 
 def _kind_of_file(key: str) -> RejectedKind:
-    """Return the kind of records in a quarantine file, by its name."""
+    """Return the kind of rejected records in a quarantine file, by the suffix of its name."""
     name = key.rpartition("/")[2].removesuffix(".jsonl")
     base = name.rpartition("-")[0] if name.rpartition("-")[2].isdecimal() else name
     return next((of for of in _MARKED_KINDS if base.endswith(of.value)), RejectedKind.RECORDS)
 
 
 def _read_lines(storage: Storage, key: str) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a quarantine file, without those that lakeport did not write."""
+    """Yield the parsed lines of a quarantine file; skip lines that lakeport did not write."""
     with storage.open(key) as file:
         for line in file:
             try:
@@ -242,7 +242,7 @@ def _read_lines(storage: Storage, key: str) -> Iterator[dict[str, Any]]:
 
 
 def _decode_raw(line: dict[str, Any]) -> bytes:
-    """Decode the bytes of a record from `raw` or `raw_base64` of a quarantine file's line."""
+    """Decode a record's bytes from `raw` or `raw_base64` of a quarantine file's line."""
     if "raw" in line:
         return str(line["raw"]).encode("utf-8", "surrogatepass")
     return base64.b64decode(str(line.get("raw_base64", "")))
@@ -250,7 +250,7 @@ def _decode_raw(line: dict[str, Any]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ReplayPart:
-    """Records of a run that land in one load: all, or those that take one way into the table.
+    """Quarantined records that one load lands: all of a run, only raw records, or only rows.
 
     Attributes:
         run_id: the run id of their commit, by which they land once.
@@ -267,7 +267,7 @@ class ReplayPart:
 
 
 def plan_parts(rejected: SetAside, load: Load | None, *, edited: bool) -> list[ReplayPart]:
-    """Return the loads by which a run's records land: one, or two for records and rows.
+    """Split a run's records into one load, or two: raw records with the transform, then rows.
 
     Args:
         load: the load whose transform they take; None for none, or if the user gives one.
@@ -306,7 +306,7 @@ def choose_settings(
     expect: Sequence[Mapping[str, Any] | Expectation] | None,
     keys: Mapping[str, Any],
 ) -> tuple[DestinationConfig, Sequence[Mapping[str, Any] | Expectation], Load | None]:
-    """Choose config and expectations by which a run's records land; return a lake file's load, too.
+    """Return config, expectations, and a lake file's load or None, to replay records with.
 
     In a lake file, they land as by the load that writes the stream's table. A load that merges by
     key would otherwise have its rows appended.
@@ -344,7 +344,7 @@ def choose_settings(
 
 
 def _find_loads(to: Target | DestinationConfig, stream: str) -> list[Load]:
-    """Return a lake file's loads that may write the stream's table; none for any other target."""
+    """Return the loads of a lake file that may write a stream's table; none for other targets."""
     if not isinstance(to, (str, os.PathLike)) or Path(to).suffix.lower() not in _LAKE_FILE_SUFFIXES:
         return []
     if not Path(to).is_file() or "loads" not in parse_text(read_text(Path(to)), str(to)):
@@ -357,7 +357,7 @@ def _find_loads(to: Target | DestinationConfig, stream: str) -> list[Load]:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """Result of a replay of the records that one run had quarantined.
+    """Result of landing one run's quarantined records again.
 
     Attributes:
         run_id: that run.
@@ -382,7 +382,7 @@ class Replayed:
         return 0 if self.report is None else self.report.rejected
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as plain values, with the load's report."""
+        """Return the result as a dict of JSON values, with the load's report."""
         names = ("run_id", "records", "before", "rows", "rejected")
         facts = {name: getattr(self, name) for name in names}
         return {**facts, "report": None if self.report is None else self.report.to_dict()}
@@ -468,7 +468,7 @@ def _replay_part(
     config: DestinationConfig,
     transforms: Mapping[str, Any],
 ) -> Replayed:
-    """Land a part of a run's records as a load of JSON lines; do nothing if it has landed before.
+    """Land one part of a run's records as JSON lines; do nothing if they have landed before.
 
     InputError for records that are no JSON.
     """
@@ -511,7 +511,7 @@ def _replay_part(
 def _source_fields(
     table: pa.Schema, names: Iterable[str], config: DestinationConfig
 ) -> Iterator[pa.Field]:
-    """Yield records' fields with the types of a table's columns; new fields are left out.
+    """Yield the records' fields with their table columns' types; skip fields without a column.
 
     A field that the config drops, or declares as text, may have any type in the records.
     """
@@ -528,7 +528,7 @@ def _source_fields(
 def _table_keys(
     table: pa.Schema, names: Iterable[str], config: DestinationConfig
 ) -> dict[str, Any]:
-    """Return config keys for records that are read with a table's types.
+    """Return config keys for reading records with the table's types; may drop unknown fields.
 
     Fields for columns that never had a value have no type to declare, and yet are not unknown.
     """
@@ -541,7 +541,7 @@ def _table_keys(
 
 
 def _write_records(file: Path, lines: Iterator[bytes]) -> dict[str, None] | None:
-    """Write records as JSON lines, other lines as they are; return field names; None: no record."""
+    """Write a file of JSON lines for a replay; return field names, None if no line is a record."""
     names: dict[str, None] | None = None
     with file.open("wb") as out:
         for line in lines:
@@ -553,7 +553,7 @@ def _write_records(file: Path, lines: Iterator[bytes]) -> dict[str, None] | None
 
 
 def _unwrap_message(line: bytes) -> tuple[bytes, Iterable[str] | None]:
-    """Return a record and its fields, unwrapped from a Singer RECORD; None for other lines."""
+    """Return a record, without its Singer message, and its fields; None if it is not JSON."""
     try:
         found = json.loads(line)
     except ValueError:
@@ -576,7 +576,7 @@ def _read_corrected(file: Path) -> Iterator[bytes]:
 
 
 def _table_columns(config: DestinationConfig, stream: str) -> pa.Schema | None:
-    """Return the table's columns but lakeport's internal ones; None where there is no table."""
+    """Return the table's columns without lakeport's internal ones; None if it does not exist."""
     prepared = prepare(config, start_engine=False)
     with prepared.engine as engine:
         table = open_table(config, prepared.storage, engine, stream, writes=False).read_existing()

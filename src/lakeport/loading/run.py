@@ -283,7 +283,7 @@ class _LoadRun:
         for stream, text in flush.notes.items():
             self.report.add_note(stream, self._get_loader(stream).writer.uri, text)
         for stream in flush.quiet:
-            self._check_empty_stream(stream, quiet=True)
+            self._check_empty_stream(stream, only_fresh=True)
         source.discard(flush)
         for state in flush.states:
             self._emit_state(state)
@@ -296,13 +296,13 @@ class _LoadRun:
         columns = batch.reader.schema if appends and batch.reader else ()
         return len(columns) > 0 and self._get_loader(batch.stream).writer.read_existing() is None
 
-    def _check_empty_stream(self, stream: str, *, quiet: bool = False) -> None:
+    def _check_empty_stream(self, stream: str, *, only_fresh: bool = False) -> None:
         """Record expectations of a stream without rows; raise ExpectationFailed if they fail it.
 
-        `quiet`: check freshness alone, as a bookmark says that nothing is new.
+        `only_fresh`: check freshness alone, as a bookmark says that nothing is new.
         """
         if self.rules.expected and (checks := self._get_loader(stream).checks) is not None:
-            checks.enforce_without_rows(stream, quiet=quiet)
+            checks.enforce_without_rows(stream, only_fresh=only_fresh)
 
     def _land_stream(self, stream: str, batches: Sequence[Batch], state: bytes | None) -> None:
         """Land a stream's batches of one flush, and record each commit."""

@@ -54,7 +54,7 @@ RowMasker = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, pa.Array | None]]
 
 
 def needs_spark(expectation: Expectation, schema: pa.Schema | None = None) -> bool:
-    """Whether only Spark can check an expectation of rows with these columns; None: with any.
+    """Whether Arrow can't check an expectation, only Spark; `schema` None ignores column types.
 
     >>> limits = Expectation(between={"n": [1, 9]})
     >>> needs_spark(limits), needs_spark(limits, pa.schema([("n", pa.string())]))
@@ -75,7 +75,7 @@ def needs_spark(expectation: Expectation, schema: pa.Schema | None = None) -> bo
 
 
 def _is_portable(pattern: str) -> bool:
-    """Whether Arrow can match a pattern, and matches what Java's engine would."""
+    """Whether Arrow's regular expressions match a pattern exactly as Java's do."""
     try:
         pc.match_substring_regex(pa.array([""]), pattern)
     except pa.ArrowInvalid:
@@ -84,7 +84,7 @@ def _is_portable(pattern: str) -> bool:
 
 
 def _is_comparable(value: Any, type_: pa.DataType) -> bool:
-    """Whether Arrow can compare a column of a type with a value, without rounding the value."""
+    """Whether Arrow can compare columns of a type with a value, without rounding the value."""
     if not any(test(type_) and type(value) in kinds for test, kinds in _COMPARABLE):
         return False
     if pa.types.is_floating(type_):
@@ -97,7 +97,7 @@ def _is_comparable(value: Any, type_: pa.DataType) -> bool:
 
 
 def _comparison_type(type_: pa.DataType) -> pa.DataType:
-    """Return the widest type of a column type's kind, in which its values are compared."""
+    """Return the type to compare in: int64 for integers, float64 for floats, else the same."""
     if pa.types.is_signed_integer(type_):
         return pa.int64()
     return pa.float64() if pa.types.is_floating(type_) else type_
@@ -115,7 +115,7 @@ def _to_scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
 def mask_violations(
     expected: Sequence[Expectation], batch: pa.RecordBatch
 ) -> tuple[pa.RecordBatch, pa.Array | None]:
-    """Return the batch and a bit mask per row of violated expectations; None if no row has any.
+    """Return the batch, and a bit mask of violated expectations per row or None if all pass.
 
     Bit 0 is the first expectation's, and so on. None of them needs Spark.
     """
@@ -134,7 +134,7 @@ def mask_violations(
 
 
 def _violates(expectation: Expectation, name: str, column: pa.Array) -> pa.Array:
-    """Return per value of a column whether it violates an expectation; null for a null value."""
+    """Return a boolean per value: true for a violation; null for null, but for `not_null`."""
     if expectation.not_null:
         return pc.is_null(column)
     if expectation.matches:
@@ -155,7 +155,7 @@ def _violates(expectation: Expectation, name: str, column: pa.Array) -> pa.Array
 
 
 def split_mask(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array | None]:
-    """Split a batch into its rows and its last column, the masks; None where all masks are 0."""
+    """Split a batch into its rows and its last column of violation masks, None if all are 0."""
     masks = batch.column(batch.num_columns - 1)
     columns = batch.schema.names[:-1]
     rows = batch.select(columns) if columns else batch
@@ -164,7 +164,7 @@ def split_mask(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array | None]:
 
 @dataclass
 class CheckCounts:
-    """Violations counted in the rows of a task or batch, with newest values and kept rows.
+    """Counts of checked, passed and violating rows; also rejected rows and newest column values.
 
     Attributes:
         rows: number of rows that were checked.
@@ -195,7 +195,7 @@ class CheckCounts:
 
 @dataclass(frozen=True)
 class RowChecker:
-    """Counts the violations of a stream's expectations, and holds back rows for the quarantine.
+    """Counts rows that violate expectations, and filters out rows for the quarantine.
 
     Attributes:
         mask: splits a batch into rows and violation masks.
@@ -216,15 +216,15 @@ class RowChecker:
             rows, masks = self.mask(batch)
             counts.rows += rows.num_rows
             if masks is not None:
-                rows = self._hold_back(rows, masks, counts, source)
+                rows = self._filter_rows(rows, masks, counts, source)
             counts.passed += rows.num_rows
             self._update_newest(rows, counts)
             yield rows
 
-    def _hold_back(
+    def _filter_rows(
         self, rows: pa.RecordBatch, masks: pa.Array, counts: CheckCounts, source: pa.Schema
     ) -> pa.RecordBatch:
-        """Count violations, keep the violating rows as JSON; return the rows that land."""
+        """Add violations, and violating rows as JSON, to `counts`; return the rows that land."""
         held: list[tuple[pa.Array, Expectation]] = []
         for number, expectation in enumerate(self.expected):
             violates = pc.not_equal(pc.bit_wise_and(masks, 1 << number), 0)
@@ -246,7 +246,7 @@ class RowChecker:
         return rows if passing is None else rows.filter(passing)
 
     def _to_records(self, rows: pa.RecordBatch, expectation: Expectation) -> list[BadRecord]:
-        """Return rows as bad records of JSON, with the expectation's title as their reason."""
+        """Convert rows to bad records: JSON, with the expectation's title as the reason."""
         column = expectation.columns[0] if len(expectation.columns) == 1 else ""
         texts = to_json_text(rows.to_struct_array()).to_pylist()
         return [BadRecord(self.stream, 0, column, expectation.title, t.encode()) for t in texts]
@@ -264,7 +264,7 @@ class RowChecker:
 
 
 def seconds_since_epoch(value: date) -> float:
-    """Return the seconds from 1970 to a time, or to a date's midnight; UTC where it has no zone.
+    """Convert a datetime, or a date's midnight, to seconds since 1970; UTC without a zone.
 
     >>> seconds_since_epoch(date(1970, 1, 2))
     86400.0

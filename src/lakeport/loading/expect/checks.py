@@ -52,7 +52,7 @@ _MOST_EXPECTATIONS: Final = 62
 
 @dataclass(frozen=True)
 class CheckRecorder:
-    """Report, quarantine and callback that take the results of a load's checks.
+    """Takes the results of a load's checks: its report, quarantine and `reject` callback.
 
     Attributes:
         quarantine: where samples of violating rows are kept.
@@ -67,7 +67,7 @@ class CheckRecorder:
 
 @dataclass(frozen=True)
 class Checks:
-    """Checks of one stream's rows: the expectations, and the tables and recorder that they need.
+    """Expectations of one stream, with the tables that they refer to and a recorder of results.
 
     Attributes:
         expected: the expectations; the place of each is its bit in a row's mask.
@@ -104,7 +104,7 @@ class Checks:
         return next((one.title for one in self.expected if needs_spark(one, schema)), "")
 
     def arrow_checker(self, batch: Batch, schema: pa.Schema) -> RowChecker | None:
-        """Return the checker of rows that tasks read; None for keys of deleted rows.
+        """Return a checker of Arrow batches for tasks; None for a batch of deleted keys.
 
         ConfigError if an expectation names a column that does not exist.
         """
@@ -114,7 +114,7 @@ class Checks:
         return RowChecker(batch.stream, self.expected, partial(mask_violations, self.expected))
 
     def spark_checker(self, batch: Batch, frame: DataFrame) -> tuple[DataFrame, RowChecker]:
-        """Return a batch's frame with a column of violation masks, and the checker that reads it.
+        """Return the frame with a column of violation masks, and the checker that reads the masks.
 
         ConfigError if an expectation names a column or table that does not exist.
         """
@@ -150,21 +150,21 @@ class Checks:
             raise _violation_error(batch.stream, failed, file)
         self.recorder.reject(batch, total.rejected, 0 if counted_before else total.rows)
 
-    def enforce_without_rows(self, stream: str, *, quiet: bool) -> None:
-        """Record results of a stream without a batch; raise ExpectationFailed as `enforce` does.
+    def enforce_without_rows(self, stream: str, *, only_fresh: bool) -> None:
+        """Record results of a stream without rows; ExpectationFailed if a check fails the load.
 
-        `quiet`: check `fresh` alone, as a bookmark continues the source.
+        `only_fresh`: check `fresh` alone, as a bookmark continues the source.
         """
         if self.recorder is None:
             return
-        failed = self._record_results(self.recorder, stream, CheckCounts(), only_fresh=quiet)
+        failed = self._record_results(self.recorder, stream, CheckCounts(), only_fresh=only_fresh)
         if failed:
             raise _violation_error(stream, failed)
 
     def _record_results(
         self, recorder: CheckRecorder, stream: str, total: CheckCounts, *, only_fresh: bool = False
     ) -> list[ExpectationResult]:
-        """Report all results, and a warning for each violated `warn`; return those that fail."""
+        """Evaluate and report all expectations; return the results that fail the load."""
         results = []
         for number, expectation in enumerate(self.expected):
             newest = total.newest.get(number)
@@ -187,7 +187,7 @@ class Checks:
         return [result for result in results if result.failed and result.otherwise == "fail"]
 
     def _referenced_tables(self) -> dict[str, DataFrame]:
-        """Return the tables that `references` expectations name, those that exist."""
+        """Return name -> frame of tables in `references` expectations; skip missing tables."""
         names = {one.references_table for one in self.expected if one.kind == "references"}
         frames = {name: self.views.get(name) or self.read_table(name) for name in names}
         return {name: frame for name, frame in frames.items() if frame is not None}
@@ -196,7 +196,7 @@ class Checks:
 def _evaluate(
     number: int, expectation: Expectation, total: CheckCounts, newest: float | None
 ) -> ExpectationResult:
-    """Return the result of the expectation of this number, by the counts of all rows.
+    """Evaluate an expectation from the counts of all rows; `number` is its bit in the masks.
 
     `newest` is, of `fresh`, the newest value in seconds since 1970; None where there is none.
     """
@@ -214,7 +214,7 @@ def _evaluate(
 
 
 def _format_age(seconds: float) -> str:
-    """Format an age in the largest unit of which it has two, such as `2.5 days`."""
+    """Format seconds as an age such as `2.5 days`, in the largest unit that it has twice."""
     for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
@@ -224,7 +224,7 @@ def _format_age(seconds: float) -> str:
 def _violation_error(
     stream: str, failed: Sequence[ExpectationResult], file: str = ""
 ) -> ExpectationFailed:
-    """Return the error for violated expectations; `file` is the URI of sample rows, or empty."""
+    """Build the error for violated expectations; `file` is the URI of sample rows, or empty."""
     words = "; ".join(result.in_words for result in failed)
     several = "expectations are" if len(failed) > 1 else "the expectation is"
     where = f"some of the rows are in {file}; " if file else ""
@@ -236,7 +236,7 @@ def _violation_error(
 
 
 def read_newest_time(prepared: PreparedLoad, table: str, column: str) -> float | None:
-    """Read a column's newest value from log, footers or Spark, in seconds since 1970.
+    """Return a table column's newest time in seconds since 1970; may run a Spark query.
 
     None where there is none, or the load replaces the table's rows. `column` is the name before
     `rename`.
@@ -271,7 +271,7 @@ def _has_timestamps(frame: DataFrame, name: str) -> bool:
 def check_columns(
     expected: Sequence[Expectation], schema: pa.Schema, untyped: Mapping[str, pa.DataType]
 ) -> None:
-    """Raise ConfigError unless expectations name columns that exist, and `fresh` one of dates.
+    """Raise ConfigError if an expectation's column is unknown, or one of `fresh` has no times.
 
     `untyped` are columns that never had a value -> their open types; `fresh` may name them.
     """

@@ -46,13 +46,13 @@ _MOST_SQL: Final = 200  # characters of an SQL fragment that an error quotes
 def add_violation_mask(
     frame: DataFrame,
     expected: Sequence[Expectation],
-    others: Mapping[str, DataFrame],
-    table: DataFrame | None,
+    referenced_tables: Mapping[str, DataFrame],
+    target_table: DataFrame | None,
 ) -> DataFrame:
-    """Return a frame with a column of bit masks: bit n is set if a row violates expectation n.
+    """Add a column of bit masks to a frame: bit n is set if a row violates expectation n.
 
-    `others` are the tables that `references` name, `table` the rows of the load's table, with which
-    `unique` keys must not clash either.
+    `referenced_tables` are those that `references` name. `unique` keys must not clash with rows of
+    `target_table` either; None: only with each other.
 
     Raises:
         ConfigError: an expectation names what is not there, or is no expression.
@@ -61,7 +61,9 @@ def add_violation_mask(
     violations: list[tuple[int, Column]] = []
     for number, expectation in enumerate(expected):
         if expectation.kind in ("unique", "references"):
-            frame, violates = _join_keys(frame, expectation, number, others, table)
+            frame, violates = _join_keys(
+                frame, expectation, number, referenced_tables, target_table
+            )
         elif expectation.is_row_wise:
             violates = _checked_condition(frame, expectation)
         else:
@@ -71,7 +73,7 @@ def add_violation_mask(
 
 
 def _violation_condition(expectation: Expectation) -> Column:
-    """Return the condition that a row violates an expectation; null where a null leaves it open."""
+    """Build the Spark condition that is true for violating rows; a null may make it null."""
     match expectation.kind:
         case "not_null":
             each = [column(name).isNull() for name in expectation.not_null]
@@ -89,7 +91,7 @@ def _violation_condition(expectation: Expectation) -> Column:
 
 
 def _is_outside(value: Column, low: Any, high: Any) -> Column:
-    """Return the condition that a value is below `low` or above `high`; None: no such limit."""
+    """Build the condition `value < low OR value > high`; leave out a limit that is None."""
     ends = [] if low is None else [value < literal(low)]
     ends += [] if high is None else [value > literal(high)]
     return reduce(or_, ends)
@@ -99,29 +101,32 @@ def _join_keys(
     frame: DataFrame,
     expectation: Expectation,
     number: int,
-    others: Mapping[str, DataFrame],
-    table: DataFrame | None,
+    referenced_tables: Mapping[str, DataFrame],
+    target_table: DataFrame | None,
 ) -> tuple[DataFrame, Column]:
-    """Join counts or matches of a row's key to a frame; return it and the violation's condition.
+    """Join keys for `unique` or `references`; return the frame, and its violation condition.
 
     ConfigError for an unknown table or column.
     """
     complete = reduce(and_, [column(name).isNotNull() for name in expectation.columns])
     if expectation.kind == "references":
-        if expectation.references_table not in others:
+        if expectation.references_table not in referenced_tables:
+            existing = ", ".join(sorted(referenced_tables))
             raise ConfigError(
                 f"expectation {expectation.title}: there is no table "
                 f"{expectation.references_table!r}",
-                f"the tables that it can name are {', '.join(sorted(others)) or 'none'}.",
+                f"the tables that it can name are {existing or 'none'}.",
             )
-        other = others[expectation.references_table]
+        other = referenced_tables[expectation.references_table]
         frame, match = _join_table(frame, expectation, number, other)
         return frame, complete & match.isNull()
     count = f"{MASK} {number}"
     frame = frame.withColumn(count, count_per_key(expectation.columns))
     violates = column(count) > 1
-    if table is not None and all(_has_column(table, name) for name in expectation.columns):
-        frame, match = _join_table(frame, expectation, number, table)
+    if target_table is not None and all(
+        _has_column(target_table, name) for name in expectation.columns
+    ):
+        frame, match = _join_table(frame, expectation, number, target_table)
         violates = violates | match.isNotNull()
     return frame, complete & violates
 
@@ -129,7 +134,7 @@ def _join_keys(
 def _join_table(
     frame: DataFrame, expectation: Expectation, number: int, other: DataFrame
 ) -> tuple[DataFrame, Column]:
-    """Left-join another table's keys to a frame; return it and a column, null without a match."""
+    """Left-join the keys of `other`; return the frame and a column, null without a match."""
     mark = f"{MASK} {number} found"
     keys = [f"{mark} {i}" for i in range(len(expectation.columns))]
     names = expectation.references_columns or expectation.columns
@@ -143,7 +148,7 @@ def _join_table(
 
 
 def _checked_condition(frame: DataFrame, expectation: Expectation) -> Column:
-    """Return the condition that a row violates an expectation; ConfigError if it is invalid."""
+    """Build the condition of violating rows; ConfigError if Spark finds it invalid."""
     subject = f"expectation {expectation.title}"
     for pattern in expectation.matches.values():
         if problem := pattern_problem(frame.sparkSession, pattern):
@@ -161,7 +166,7 @@ def _checked_condition(frame: DataFrame, expectation: Expectation) -> Column:
 
 
 def _check_boolean(frame: DataFrame, check: str, subject: str) -> None:
-    """Raise ConfigError unless a `check` is boolean: Spark takes texts until one is no boolean."""
+    """Raise ConfigError unless the SQL expression `check` gives a boolean, or only NULL."""
     kind = frame.selectExpr(check).schema[0].dataType.typeName()
     if kind not in ("boolean", "void"):
         raise ConfigError(
@@ -178,7 +183,7 @@ def _has_column(frame: DataFrame, name: str) -> bool:
 def unknown_column_error(
     expectation: Expectation, name: str, columns: Sequence[str]
 ) -> ConfigError:
-    """Return the error of an expectation on a column that does not exist."""
+    """Build the error for an expectation's unknown column; suggest the closest name."""
     close = closest_match(name, columns)
     return ConfigError(
         f"expectation {expectation.title}: there is no column {name!r}"
@@ -189,11 +194,11 @@ def unknown_column_error(
 
 @contextmanager
 def name_failed_sql(
-    sql: str, expected: Sequence[Expectation], others: Sequence[str], secrets: Iterable[str]
+    sql: str, expected: Sequence[Expectation], other_names: Sequence[str], secrets: Iterable[str]
 ) -> Iterator[None]:
-    """Name the SQL or expectation in an InputError of the body about a value not computed.
+    """Turn a failed computation in the body into an InputError that names the SQL or check.
 
-    The new InputError names what failed, or all that may have. `others` are
+    The new InputError names what failed, or all that may have. `other_names` are
     the names of what else may compute values. `secrets` are masked in the message.
     """
     try:
@@ -202,7 +207,9 @@ def name_failed_sql(
         failure = find_uncomputed_value(error)
         if failure is None:
             raise
-        named = _failure_error(failure, _find_suspects(failure, sql, expected, others), secrets)
+        named = _failure_error(
+            failure, _find_suspects(failure, sql, expected, other_names), secrets
+        )
         named.__cause__ = error.__cause__
         mask_causes(named, secrets)
         raise named from named.__cause__
@@ -211,7 +218,7 @@ def name_failed_sql(
 def _failure_error(
     failure: UncomputedValue, suspects: Sequence[str], secrets: Iterable[str]
 ) -> InputError:
-    """Return the error that names the suspects, and quotes the failed SQL where Spark does."""
+    """Build the error: the queries or expectations that may have failed, the SQL, the reason."""
     suspects = suspects or ["the frame"]
     who = suspects[0] if len(suspects) == 1 else f"one of {', '.join(suspects)}"
     sql = " ".join(failure.fragment.split()) if failure.line else ""
@@ -222,14 +229,14 @@ def _failure_error(
 
 
 def _find_suspects(
-    failure: UncomputedValue, sql: str, expected: Sequence[Expectation], others: Sequence[str]
+    failure: UncomputedValue, sql: str, expected: Sequence[Expectation], other_names: Sequence[str]
 ) -> list[str]:
-    """Return the names of what may have computed the failed value: its SQL's owner, or all."""
+    """Return names of queries and expectations that may have failed; the only one if known."""
     texts = {f"expectation {one.title}": one.check for one in expected if one.check}
     if sql:
         texts = {"`sql`": sql.rstrip().removesuffix(";"), **texts}
     if failure.text:
-        return [name for name, text in texts.items() if text == failure.text][:1] or [*others]
+        return [name for name, text in texts.items() if text == failure.text][:1] or [*other_names]
     call = failure.fragment
     calls = {
         f"expectation {one.title}": _SPARK_CALLS[one.kind]
@@ -237,4 +244,4 @@ def _find_suspects(
         if one.kind in _SPARK_CALLS
     }
     callers = [name for name, functions in calls.items() if not call or call in functions]
-    return [*([] if call else texts), *callers, *others]
+    return [*([] if call else texts), *callers, *other_names]
