@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
-    """Requirements of a load or command on its Spark session.
+    """Jars, settings and kind of Spark session that one load or command needs.
 
     Attributes:
         needs: keys of `jars.JARS` that the session must have if lakeport starts it.
@@ -94,7 +94,7 @@ class Engine(ABC):
         sizes: Sequence[int] = (),
         discard: Callable[[list[R]], None] | None = None,
     ) -> list[R]:
-        """Run `function` on every item in tasks; return all results in the items' order.
+        """Run `function` on each item in a task; return all results in item order, or raise.
 
         Each item has its own task; small items of several threads may share tasks.
 
@@ -139,7 +139,7 @@ class Engine(ABC):
 
     @abstractmethod
     def check_workers(self, packages: Sequence[str]) -> None:
-        """Check that the workers can import the modules of every load, and `packages`.
+        """Raise MissingDependency unless workers import lakeport's modules and `packages`.
 
         Raises:
             MissingDependency: one is missing; the hint has the settings that ship it.

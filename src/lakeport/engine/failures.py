@@ -43,7 +43,7 @@ _TRANSIENT_HINT: Final = (
 
 
 class _Rule(NamedTuple):
-    """Rule by which an exception in a chain of causes becomes one of lakeport's errors.
+    """Maps exceptions whose class and message match a pattern to a LakeportError and a hint.
 
     Attributes:
         pattern: regular expression on `class name: message` of the exception.
@@ -290,7 +290,7 @@ _RULES: Final[tuple[_Rule, ...]] = (
 
 
 def translate(error: BaseException, secrets: Iterable[str] = ()) -> LakeportError:
-    """Return a LakeportError as it is; translate others to one, with secrets masked in causes."""
+    """Convert an exception to a LakeportError, with `secrets` masked, also in its causes."""
     if isinstance(error, LakeportError):
         return error
     hidden = tuple(secrets)
@@ -304,7 +304,7 @@ def translate(error: BaseException, secrets: Iterable[str] = ()) -> LakeportErro
 
 @contextmanager
 def translate_errors(secrets: Iterable[str] = ()) -> Iterator[None]:
-    """Raise exceptions of the body as `translate` returns them.
+    """Context manager that raises each exception of its body as a LakeportError.
 
     Raises:
         LakeportError: for every `Exception`; a `KeyboardInterrupt` passes unchanged.
@@ -320,7 +320,7 @@ def translate_errors(secrets: Iterable[str] = ()) -> Iterator[None]:
 
 @contextmanager
 def translate_jvm_errors(secrets: Iterable[str]) -> Iterator[None]:
-    """Raise py4j's exceptions in the body as `translate` returns them; others pass unchanged."""
+    """Context manager that raises py4j's exceptions as LakeportErrors, and no others."""
     try:
         yield
     except Exception as error:
@@ -331,7 +331,7 @@ def translate_jvm_errors(secrets: Iterable[str]) -> Iterator[None]:
 
 
 def _match_rule(links: list[str], error: BaseException) -> LakeportError:
-    """Return the error of the first rule that matches a link, else one with the reason.
+    """Return the error of the first rule that matches a Java message; else a SparkFailure.
 
     Args:
         links: `class name: message` of the Java exception and its causes; empty without one.
@@ -352,7 +352,7 @@ def _match_rule(links: list[str], error: BaseException) -> LakeportError:
 
 
 def _function_error(frames: str, kind: str) -> LakeportError:
-    """Return the error for a frame's Python function: class and place, as messages quote data."""
+    """Return a SparkFailure that names the class and place of a Python UDF's exception."""
     places = re.findall(r'File "([^"]*)", line (\d+), in (\S+)', frames)
     where = "".join(f" {_format_place(*place)}" for place in places[-1:])
     return SparkFailure(
@@ -362,7 +362,7 @@ def _function_error(frames: str, kind: str) -> LakeportError:
 
 
 def _python_error(error: BaseException) -> LakeportError:
-    """Return the error for a Python exception, by class and errno: messages may quote data."""
+    """Map a Python exception to a LakeportError by its class and errno, without its message."""
     kind = type(error)
     if is_java_error(error):
         return SparkFailure(
@@ -438,7 +438,7 @@ def is_spark_error(error: BaseException) -> bool:
 
 
 def mask_causes(error: BaseException, secrets: Iterable[str]) -> None:
-    """Replace the first cause that holds a secret, and the causes below it, by a `MaskedCause`.
+    """Replace the first cause whose message has a secret by a copy with the secret masked.
 
     A printed traceback shows the causes, too, and a store's words may quote a request.
     """
@@ -455,7 +455,7 @@ def mask_causes(error: BaseException, secrets: Iterable[str]) -> None:
 
 
 def java_messages(error: BaseException) -> Iterator[str]:
-    """Yield `class name: message` of a Java exception and its causes, outermost first."""
+    """Yield `class name: message` of a Java exception and its causes; nothing for others."""
     described = getattr(error, "_desc", None)
     if described and isinstance(described, str) and next(java_causes(error), None) is None:
         yield f"{getattr(error, '_stackTrace', '').partition(':')[0]}: {described}"
@@ -465,7 +465,7 @@ def java_messages(error: BaseException) -> Iterator[str]:
 
 
 def java_causes(error: BaseException) -> Iterator[Any]:
-    """Yield the JVM's exception behind a Python one, and its causes; at most twelve."""
+    """Yield the Java exception behind a Python one, then its causes; at most twelve in all."""
     java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     for _ in range(_MAX_CAUSES):
         if java is None:

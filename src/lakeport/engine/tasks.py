@@ -18,7 +18,7 @@ from lakeport.scrub import scrub
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """Results or error of one task; neither if it was skipped, as an earlier task had failed.
+    """A task's results or error; it has neither if the task was skipped after a failure.
 
     Attributes:
         trace: the stack trace of an unexpected error; else empty.
@@ -41,7 +41,7 @@ class TaskTraceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FailurePolicy:
-    """Failure policy of a job's tasks: attempts, and how a failed task stops later ones.
+    """Number of attempts of a job's tasks, and the folder where failed tasks leave flags.
 
     Attributes:
         flag_folder: folder that all tasks share. A failed task leaves its number there, and those
@@ -54,7 +54,7 @@ class FailurePolicy:
     process_context: ProcessContext | None = None
 
     def run_task(self, task: int, attempt: int, work: Callable[[], list[Any]]) -> TaskOutcome:
-        """Run a task unless an earlier one failed; return its outcome, or raise for a retry.
+        """Run `work` and return its outcome. Skip it if a lower-numbered task has failed.
 
         Args:
             attempt: how often Spark has tried it before.
@@ -71,7 +71,7 @@ class FailurePolicy:
             return self.failed_outcome(task, attempt, error)
 
     def failed_outcome(self, task: int, attempt: int, error: Exception) -> TaskOutcome:
-        """Raise a task's error if Spark may retry it; else flag the failure, return its outcome."""
+        """Return a failed task's outcome and leave a flag; raise if Spark may retry."""
         is_final = isinstance(error, LakeportError) and not error.retriable
         if attempt + 1 < self.attempts and not is_final:
             raise error
@@ -86,7 +86,7 @@ class FailurePolicy:
 def gather_results(
     outcomes: list[TaskOutcome], discard: Callable[[list[Any]], None] | None
 ) -> list[Any]:
-    """Return all results in the tasks' order; after a failure, discard them and raise it."""
+    """Return all results in task order. After a failure, pass them to `discard`, then raise."""
     ordered = sorted(outcomes, key=lambda outcome: outcome.task)
     results = [result for outcome in ordered for result in outcome.results]
     for outcome in ordered:
@@ -98,7 +98,7 @@ def gather_results(
 
 
 def _make_picklable(error: LakeportError) -> LakeportError:
-    """Return the error, or a SparkFailure with its message and hint if it can't be pickled."""
+    """Return `error`; if pickle can't copy it, a SparkFailure with its message and hint."""
     with suppress(Exception):
         if str(pickle.loads(pickle.dumps(error))) == str(error):  # noqa: S301  # of our own
             return error

@@ -52,7 +52,7 @@ class ThreadEngine(Engine):
         sizes: Sequence[int] = (),
         discard: Callable[[list[R]], None] | None = None,
     ) -> list[R]:
-        """Run `function` on every item in threads, each once; see `Engine.run_tasks`."""
+        """Run `function` once on each item, in up to eight threads; return all results."""
         if not items:
             return []
         policy, queue = FailurePolicy(attempts=1), deque(enumerate(items))
@@ -125,7 +125,7 @@ class ThreadEngine(Engine):
 
 
 def choose_engine(name: str, request: SessionRequest) -> Engine:
-    """Return the engine that a config names: Spark, unless `name` is `threads`.
+    """Return a ThreadEngine if `name` is `threads`, else a SparkEngine. Nothing starts yet.
 
     Spark starts with `Engine.begin`, or when its session is first used.
 
@@ -141,7 +141,7 @@ def choose_engine(name: str, request: SessionRequest) -> Engine:
 
 
 def require_spark(engine: Engine, feature: str) -> SparkEngine:
-    """Return the engine if it is Spark, for a feature that only Spark has, such as "`sql`".
+    """Return `engine` as a SparkEngine; raise ConfigError naming `feature` if it is threads.
 
     Raises:
         ConfigError: the engine is threads; the hint names `engine: spark`.

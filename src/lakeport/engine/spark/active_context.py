@@ -43,7 +43,7 @@ _EXCLUDED: Final = {"s3a": ("software.amazon.awssdk:bundle",)}
 
 
 def find_context() -> SparkContext | None:
-    """Return this process's running Spark context, or None; raise ConfigError for Spark Connect.
+    """Return this process's running SparkContext or None; ConfigError for Spark Connect.
 
     A forked process ignores its parent's context. This does not import pyspark.
     """
@@ -64,7 +64,7 @@ def find_context() -> SparkContext | None:
 
 
 def _drop_parents_context(context: SparkContext) -> bool:
-    """Forget a context that a fork inherited from its parent; return whether it was one.
+    """Forget `context` if a fork inherited it, and close its sockets. True if it was inherited.
 
     Both processes would write to the same connections. py4j's thread, which a fork lacks, shows it.
     """
@@ -86,7 +86,7 @@ def _drop_parents_context(context: SparkContext) -> bool:
 
 
 def check_session(spark: SparkSession, needs: frozenset[str]) -> None:
-    """Raise ConfigError if a running session lacks classes or settings of `needs`, keys of `JARS`.
+    """Raise ConfigError if a user's session lacks the classes or settings that `needs` name.
 
     The hint has the settings to build it with.
     """
@@ -118,7 +118,7 @@ def check_session(spark: SparkSession, needs: frozenset[str]) -> None:
 
 
 def _check_log_store(spark: SparkSession, wanted: dict[str, str], lacking: list[str]) -> None:
-    """Add settings and messages to `wanted` and `lacking` if a session's S3 log store is unsafe."""
+    """Add to `wanted` and `lacking` if the session's S3 log store can't serve two writers."""
     used = spark.sparkContext.getConf().get("spark.delta.logStore.s3a.impl") or ""
     if used in _UNSAFE_LOG_STORES:
         wanted.update(LOG_STORE_SETTINGS)
@@ -130,7 +130,7 @@ def _check_log_store(spark: SparkSession, wanted: dict[str, str], lacking: list[
 
 
 def _has_class(spark: SparkSession, name: str) -> bool:
-    """Whether the JVM of a session can load a class."""
+    """Whether the session's JVM can load the Java class `name`."""
     from py4j.protocol import Py4JJavaError
 
     jvm = spark._jvm
@@ -149,7 +149,7 @@ def _has_class(spark: SparkSession, name: str) -> bool:
 
 
 def _shut_down_sockets(client: Any) -> None:
-    """Shut down the sockets on which threads wait for the JVM, as closing them would block."""
+    """Shut down a py4j client's sockets, so that threads that wait for the JVM wake up."""
     server = client.__dict__.get("_callback_server")
     for connection in (*client._gateway_client.deque, *(server.connections if server else ())):
         with suppress(OSError, AttributeError):
@@ -157,7 +157,7 @@ def _shut_down_sockets(client: Any) -> None:
 
 
 def forget_stopped_gateway() -> None:
-    """Make PySpark forget the gateway of a stopped context, whose JVM still runs.
+    """Clear PySpark's global gateway and JVM, unless a context is active.
 
     Else PySpark would look for a new context there, whatever gateway it is given.
     """
@@ -170,7 +170,7 @@ def forget_stopped_gateway() -> None:
 
 
 def reset_pyspark(context: SparkContext | None, folder: Path) -> None:
-    """Make PySpark forget a JVM that is about to end, and remove its folder from `sys.path`."""
+    """Close PySpark's connection to a JVM and clear its globals, so another JVM can start."""
     from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER
     from pyspark import SparkContext
 
@@ -206,7 +206,7 @@ def _clear_globals() -> None:
 
 
 def silence_loggers(context: SparkContext) -> None:
-    """Keep PySpark from printing stack traces of errors that lakeport reports in one sentence.
+    """Disable PySpark's loggers, which print stack traces with values of the data.
 
     Its accumulator server prints them when the JVM is gone, and its loggers when a query fails; the
     loggers print values of the data, too.
@@ -221,7 +221,7 @@ def silence_loggers(context: SparkContext) -> None:
 
 
 def silence_lost_calls() -> None:
-    """Keep py4j from logging, with stack traces, that calls lost their JVM.
+    """Filter py4j's stack traces of lost connections to the JVM out of the root logger.
 
     lakeport reports it in one sentence to the caller, and no caller waits at the interpreter's end.
     """

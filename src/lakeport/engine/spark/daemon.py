@@ -65,7 +65,7 @@ _STORES: Final = "lakeport.storage.base"
 
 
 def start_standby(address: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a daemon on standby at a socket's path, in its own process group.
+    """Start a daemon of Python workers that waits at socket `address` until Spark needs it.
 
     It ends with this process. Its environment has the variables that Python or the C library read
     at their start.
@@ -87,7 +87,7 @@ def start_standby(address: Path, environment: Mapping[str, str]) -> subprocess.P
 
 
 def end_standby(process: subprocess.Popen[bytes]) -> None:
-    """Kill a daemon on standby and its workers, and wait for its end; fine if it has ended."""
+    """Kill a standby daemon and its workers, and wait for its end; fine if it has ended."""
     if process.returncode is None:  # else another process may have the id by now
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -95,7 +95,7 @@ def end_standby(process: subprocess.Popen[bytes]) -> None:
 
 
 def open_socket(address: str) -> socket.socket:
-    """Return a listening socket for `replace_daemon`; its file appears once clients can connect."""
+    """Return a listening Unix socket; its file appears at `address` once clients can connect."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"{address}.new")
     listener.listen(1)
@@ -125,7 +125,7 @@ def replace_daemon(listener: socket.socket) -> socket.socket:
 
 
 def hand_over_to_standby(address: str) -> bool:
-    """Hand this process's pipes to the daemon on standby, wait for its end; False without one."""
+    """Give this process's pipes to the standby daemon and wait for its end; False without one."""
     state = {"environment": dict(os.environ), "path": sys.path}
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_HAND_OVER_SECONDS)
@@ -189,7 +189,7 @@ def _is_standby() -> bool:
 
 
 def _import_modules() -> None:
-    """Import the installed modules that tasks need, and keep them from garbage collection."""
+    """Import the installed modules that tasks need, and exempt them from garbage collection."""
     from lakeport.host.packages import hide_pandas
 
     for name in _MODULES:
@@ -204,7 +204,7 @@ def _import_modules() -> None:
 
 
 def _preload_sdks(number: int, frame: object) -> None:
-    """Import the stores' SDKs, which workers of one task would each do; a signal handler."""
+    """Signal handler: import the cloud stores' SDKs once, so that forked workers need not."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     with suppress(ImportError):
         importlib.import_module(_STORES).preload_sdks()
@@ -218,7 +218,7 @@ def _freeze_objects() -> None:
 
 
 def _freeze_new_modules(worker: _W) -> _W:
-    """Return PySpark's worker function with a garbage collector that skips newly loaded modules.
+    """Wrap PySpark's worker function: the garbage collector skips modules that a task loads.
 
     PySpark collects garbage after each task: 20 to 30 ms with a store's SDK loaded.
     """

@@ -34,7 +34,7 @@ _OWN_LOG_STORES: Final = ("DynamoDB",)
 
 
 class SparkEngine(Engine):
-    """Runs tasks on Spark: in the active session, a warm one's, or one that lakeport starts.
+    """Runs tasks on Spark: in the user's active session, a warm session, or a new one.
 
     Raises:
         LakeportError: as `DriverSession.acquire`.
@@ -67,7 +67,7 @@ class SparkEngine(Engine):
         sizes: Sequence[int] = (),
         discard: Callable[[list[R]], None] | None = None,
     ) -> list[R]:
-        """Run `function` on every item in Spark tasks; see `Engine.run_tasks`."""
+        """Run `function` on each item in Spark tasks; return all results in item order."""
         if not items:
             return []
         request = jobs.TaskRequest(step, function, items, sizes)
@@ -82,7 +82,7 @@ class SparkEngine(Engine):
         *,
         discard: Callable[[list[R]], None] | None = None,
     ) -> list[R]:
-        """Run `function` on every partition of a frame: its record batches and its number.
+        """Run `function` on each partition's record batches and number; return all results.
 
         See `Engine.run_tasks` for the arguments, the order of the results and the errors.
         """
@@ -98,11 +98,11 @@ class SparkEngine(Engine):
         items: Sequence[T],
         read: Callable[[T], Iterator[pa.RecordBatch]],
     ) -> ReadingFrame[T]:
-        """Return a Spark frame whose tasks read one item each; see `ReadingFrame`."""
+        """Return a lazy frame in which one Spark task calls `read` for each item."""
         return ReadingFrame(self.session, session, schema, items, read)
 
     def run_job(self, step: str, job: Callable[[], R], *, seconds: float | None = None) -> R:
-        """Run a function that calls Spark, in a thread; return its result; an interrupt cancels it.
+        """Run `job`, which calls Spark, in a thread; return its result. Ctrl-C cancels it.
 
         Args:
             seconds: time limit of a job that needs no clean-up; None for no limit.
@@ -130,7 +130,7 @@ class SparkEngine(Engine):
         root: str = "",
         settings: Mapping[str, str] | None = None,
     ) -> DeltaSession:
-        """Configure a store and label this thread's jobs; return a session for its Delta tables.
+        """Return access to a store's Delta tables; set Hadoop's options and the job label.
 
         Args:
             step: its purpose in words, which labels the jobs of this thread.
@@ -154,7 +154,7 @@ class SparkEngine(Engine):
         return DeltaSession(self.session.spark, self.secrets)
 
     def name_jobs(self, step: str) -> None:
-        """Label this thread's Spark jobs by a step; not in a user's own thread and session."""
+        """Label this thread's Spark jobs with `step`, but not on a user's own thread."""
         if not self.adopted or self._thread != threading.get_ident():
             self._named.enter_context(jobs.keep_call_sites())
             JobLabel(step, self.run).name_jobs(self.session.context)
@@ -199,7 +199,7 @@ class SparkEngine(Engine):
             self.session.warm_up_workers(jobs.start_python_workers)
 
     def report(self) -> EngineReport:
-        """Return Spark's version, master and application, and job and task counts; never waits."""
+        """Return Spark's version, master, application id and job counts; never waits."""
         version, application = self.session.spark_identity()
         return EngineReport(
             self.name, version, self.session.master, application, self._jobs, self._tasks
@@ -220,14 +220,14 @@ class SparkEngine(Engine):
         self.session.release(self)
 
     def _count(self, tasks: int) -> None:
-        """Count one job and its tasks."""
+        """Add one job with this number of tasks to the counts of `report`."""
         with self._counted:
             self._jobs += 1
             self._tasks += tasks
 
 
 def _is_custom_hook(key: str, value: str) -> bool:
-    """Whether a setting names a log store, catalog or part of commits that is not Delta's own.
+    """Whether a Spark setting replaces Delta's own log store, catalog or commit handling.
 
     >>> _is_custom_hook("spark.delta.logStore.s3a.impl", "io.delta.storage.S3DynamoDBLogStore")
     True

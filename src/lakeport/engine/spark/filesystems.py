@@ -36,7 +36,7 @@ _configured: WeakKeyDictionary[SparkContext, dict[str, dict[str, str]]] = WeakKe
 def configure_store(
     session: DriverSession, root: str, settings: Mapping[str, str], *, commits: bool = False
 ) -> None:
-    """Configure Hadoop's connector for a store, unless it is already; waits for the session.
+    """Set Hadoop's options for a store in the Spark session, unless they are set; may wait.
 
     Args:
         root: URI of the store's root, or of a folder in it, as Hadoop names it.
@@ -62,7 +62,7 @@ def configure_store(
 
 
 def store_root(root: str) -> str:
-    """Return scheme and authority of a URI, which identify Hadoop's file system object.
+    """Return a URI's scheme and authority, such as `s3a://bucket`.
 
     >>> store_root("s3a://lake/raw/events")
     's3a://lake'
@@ -77,7 +77,7 @@ def _apply_settings(
     settings: Mapping[str, str],
     old_settings: Mapping[str, str] | None,
 ) -> None:
-    """Set Hadoop's options for a store; unset old ones, and close a connector that has them."""
+    """Set Hadoop's options for a store; if they changed, unset old ones and close its client."""
     session.set_hadoop_settings(settings)
     if old_settings is None:
         return
@@ -88,7 +88,7 @@ def _apply_settings(
 
 
 def _close_file_system(session: DriverSession, store_uri: str) -> None:
-    """Close the cached Hadoop file system of a store, and clear Delta's cache of logs."""
+    """Close Hadoop's cached client of a store, and clear Delta's cache of table logs."""
     jvm, conf = session.context._jvm, session.context._jsc.hadoopConfiguration()
     if "delta" in session.needs:
         java_class(jvm, "org.apache.spark.sql.delta.DeltaLog").clearCache()
@@ -96,14 +96,14 @@ def _close_file_system(session: DriverSession, store_uri: str) -> None:
 
 
 def _uses_tls(store_uri: str, settings: Mapping[str, str]) -> bool:
-    """Whether the settings make S3A use TLS for a bucket; False for other stores."""
+    """Whether S3A connects to the bucket by TLS under these settings; False for other stores."""
     parts = urlsplit(store_uri)
     wanted = settings.get(f"fs.s3a.bucket.{parts.netloc}.connection.ssl.enabled")
     return parts.scheme == "s3a" and wanted != "false"
 
 
 def _check_create_flags(session: DriverSession, bucket: str) -> None:
-    """Raise ConfigError for S3A options of faster creates, which let a commit overwrite another."""
+    """Raise ConfigError for S3A options that skip the existence check when creating files."""
     conf = session.context._jsc.hadoopConfiguration()
     for start in ("fs.s3a.", f"fs.s3a.bucket.{bucket}."):
         flags = (conf.get(f"{start}performance.flags") or "").lower().split(",")
@@ -135,7 +135,7 @@ def read_ca_bundle(environ: Mapping[str, str]) -> bytes:
 
 
 def trust_certificates(context: SparkContext) -> None:
-    """Add the user's CA bundle to the certificates that the driver's JVM trusts from now on.
+    """Make the driver's JVM trust the CA bundle of AWS_CA_BUNDLE or REQUESTS_CA_BUNDLE.
 
     A trust store that the user or an earlier call gave the JVM stays.
     """

@@ -41,7 +41,7 @@ _JOBS_BEFORE_SMALL: Final = 2  # fewer jobs at once are larger ones
 
 @dataclass(frozen=True, slots=True)
 class JobLabel:
-    """Label of a job in Spark's UI and event log: its description and its group.
+    """Description and group of a run's jobs in Spark's UI and event log.
 
     Attributes:
         step: what its tasks do, such as `write orders to s3://lake/orders`.
@@ -53,7 +53,7 @@ class JobLabel:
 
     @property
     def description(self) -> str:
-        """The job's description.
+        """Text that Spark's UI shows for the job.
 
         >>> JobLabel("write orders to s3://lake/orders", "nightly").description
         'lakeport: write orders to s3://lake/orders, run nightly'
@@ -66,7 +66,7 @@ class JobLabel:
         return f"lakeport {self.run}" if self.run else "lakeport"
 
     def name_jobs(self, context: SparkContext, *, interrupts: bool = False) -> None:
-        """Set group, description and call site of the Spark jobs that this thread starts.
+        """Set group, description and call site of all Spark jobs that this thread starts.
 
         Args:
             interrupts: whether a cancelled job interrupts its tasks' threads.
@@ -78,7 +78,7 @@ class JobLabel:
 
 @dataclass(eq=False)
 class TaskRequest:
-    """Request to run a function on items in Spark tasks, with a future of the outcomes.
+    """A function to run on items in Spark tasks, and a future for the items' outcomes.
 
     Attributes:
         items: each is a task, or part of one.
@@ -99,7 +99,7 @@ class TaskRequest:
 
 
 class JobQueue:
-    """Runs requests as Spark jobs, four at once; small requests that wait share a job.
+    """Runs task requests as Spark jobs, at most four at once; small ones share a job.
 
     So a thousand streams of a few records take some dozen jobs, and the first streams are committed
     while others are written.
@@ -116,7 +116,7 @@ class JobQueue:
         self._running = 0
 
     def run_request(self, request: TaskRequest, run: str) -> list[TaskOutcome]:
-        """Run a request in a job of this or another thread; wait, and return its outcomes.
+        """Queue a request, wait until a Spark job has run it, and return its outcomes.
 
         Raises:
             LakeportError: the job failed; see `run_in_group`.
@@ -146,7 +146,7 @@ class JobQueue:
         return request.outcomes.result()
 
     def _take_shared(self, request: TaskRequest) -> list[TaskRequest]:
-        """Remove a request and those that share its job from the queue; return them."""
+        """Remove `request` from the queue, and all small ones if it is small; return them."""
         taken = [
             each
             for each in self._waiting
@@ -156,7 +156,7 @@ class JobQueue:
         return taken
 
     def _run_requests(self, requests: Sequence[TaskRequest], run: str) -> None:
-        """Run requests as one job, and one by one if that fails; set the outcomes of each."""
+        """Run requests as one job and set their futures; if it fails, run each by itself."""
         others = len(requests) - 1
         step = requests[0].step + (f", and {others:,} more" if others else "")
         try:
@@ -180,7 +180,7 @@ def run_tasks(
     *,
     discard: Callable[[list[R]], None] | None = None,
 ) -> list[R]:
-    """Run `function` on every item in one job; see `Engine.run_tasks`."""
+    """Run `function` on each item in one Spark job; return all results in item order."""
     (outcomes,) = run_job(session, label, [TaskRequest(label.step, function, items)])
     return gather_results(outcomes, discard)
 
@@ -191,7 +191,7 @@ def run_job(
     requests: Sequence[TaskRequest],
     count: Callable[[int], None] = lambda tasks: None,
 ) -> list[list[TaskOutcome]]:
-    """Run requests as one Spark job, once Spark has started; return the outcomes of each request.
+    """Run requests as one Spark job; return a list of outcomes per request. Waits for Spark.
 
     Args:
         count: called with the number of tasks before they run.
@@ -224,7 +224,7 @@ def run_job(
 
 
 def _assign_items(requests: Sequence[TaskRequest], cores: int) -> list[list[tuple[int, int, Any]]]:
-    """Distribute requests' items to tasks of about equal size: (request, item number, item).
+    """Spread requests' items over tasks of similar bytes: (request index, item index, item).
 
     Each item of a single request is a task. The items of several requests become as many tasks as
     there are cores, or as the largest request has items.
@@ -249,7 +249,7 @@ def run_frame(
     *,
     discard: Callable[[list[R]], None] | None = None,
 ) -> tuple[list[R], int]:
-    """Run `function` on every partition of a frame; return the results and the partitions' number.
+    """Run `function` on each partition of a frame; return all results, and how many partitions.
 
     See `SparkEngine.run_frame` for the arguments.
     """
@@ -268,7 +268,7 @@ def run_frame(
 
 @contextmanager
 def shared_folder(session: DriverSession) -> Iterator[str]:
-    """Make a folder that a job's tasks share, for the body; yield its path, empty on a cluster."""
+    """Yield the path of a temporary folder for all tasks of a job; empty on a cluster."""
     place = session.job_folder()
     folder = "" if place is None else tempfile.mkdtemp(dir=place)
     try:
@@ -281,7 +281,7 @@ def _run_items(
     work: Sequence[tuple[Callable[[Any], list[Any]], FailurePolicy]],
     tasks: Iterable[list[tuple[int, int, Any]]],
 ) -> Iterator[tuple[int, TaskOutcome]]:
-    """Run the items of tasks; yield the request's number and the outcome of each."""
+    """In a Spark task: run its items; yield the request index and the outcome of each."""
     attempt = attempt_number()
     for task in tasks:
         for place, number, item in task:
@@ -295,7 +295,7 @@ def _run_batches(
     names: list[str],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Run a function on one partition's batches; yield its pickled outcome as a batch."""
+    """In a Spark task: run `function` on a partition; yield its outcome, pickled, as a batch."""
     import pyarrow as pa
     from pyspark import TaskContext
 
@@ -306,7 +306,7 @@ def _run_batches(
 
 
 def attempt_number() -> int:
-    """Return how often Spark has tried the current task before; 0 outside of tasks."""
+    """Return the current Spark task's attempt number, from 0; 0 outside of tasks."""
     from pyspark import TaskContext
 
     return 0 if (context := TaskContext.get()) is None else int(context.attemptNumber())
@@ -317,7 +317,7 @@ def map_in_arrow(
     function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     schema: StructType | str,
 ) -> DataFrame:
-    """Return a frame of a function's results on record batches, as `DataFrame.mapInArrow` does.
+    """Return a lazy frame: `function` on each partition's Arrow batches. Needs no pandas.
 
     PySpark's method requires pandas and makes no use of it. The function gets the columns named by
     their numbers.
@@ -339,7 +339,7 @@ def map_in_arrow(
 def run_in_group(
     session: DriverSession, label: JobLabel, job: Callable[[], R], *, seconds: float | None = None
 ) -> R:
-    """Run `job` in a thread with labelled Spark jobs; return its result; an interrupt cancels it.
+    """Run `job` in a labelled thread; return its result. On Ctrl-C or timeout, cancel its jobs.
 
     So an interrupt reaches the waiting caller at once, and never breaks a call to the JVM.
 
@@ -391,7 +391,7 @@ def run_in_group(
 
 @contextmanager
 def keep_call_sites() -> Iterator[None]:
-    """Keep PySpark's actions, such as `collect`, from labelling jobs by lines of lakeport."""
+    """Context manager in which PySpark does not relabel jobs with file and line numbers."""
     from pyspark.traceback_utils import SCCallSiteSync
 
     SCCallSiteSync._spark_stack_depth += 1
@@ -402,7 +402,7 @@ def keep_call_sites() -> Iterator[None]:
 
 
 def _cancel_jobs(context: SparkContext, tag: str, done: threading.Event) -> None:
-    """Cancel the jobs with a tag, each second until `done`, as a later one may be submitted."""
+    """Cancel a tag's Spark jobs, each second until `done`, as later ones may be submitted."""
     with suppress(Exception):  # a JVM that is busy or gone may not answer
         context.cancelJobsWithTag(tag)
         while not done.wait(_POLL_SECONDS):
@@ -410,7 +410,7 @@ def _cancel_jobs(context: SparkContext, tag: str, done: threading.Event) -> None
 
 
 def _report_progress(context: SparkContext, tag: str, done: threading.Event) -> None:
-    """Record the share of ended tasks of a tag's jobs as progress, each second until `done`."""
+    """Each second until `done`, set this thread's progress to the tag's share of ended tasks."""
     with suppress(Exception):  # the job itself meets the error
         tracker = context.statusTracker()
         while not done.wait(_POLL_SECONDS):
@@ -424,7 +424,7 @@ def _report_progress(context: SparkContext, tag: str, done: threading.Event) -> 
 
 
 class ReadingFrame(Generic[T]):
-    """A Spark frame whose tasks read one item each, and the errors of these tasks.
+    """Lazy Spark frame in which one task reads each item. Call `check` for its errors.
 
     A failed task ends as if there were no more rows, as Spark would log its error. So call `check`
     after the frame was run, and before its rows are used.
@@ -472,7 +472,7 @@ class ReadingFrame(Generic[T]):
             outcome.check()
 
     def close(self) -> None:
-        """Drop the accumulator that tasks report errors to; the frame must not run afterwards."""
+        """Free the accumulator that collects task errors; the frame must not run afterwards."""
         from pyspark.accumulators import _accumulatorRegistry
 
         _accumulatorRegistry.pop(self._failed.aid, None)
@@ -485,7 +485,7 @@ def _read_items(
     failed: Accumulator[list[TaskOutcome]],
     numbers: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the items with these numbers; at a failure add it to `failed` and end."""
+    """In a Spark task: yield the rows of numbered items; record the first error and stop."""
     if policy.process_context is not None:
         policy.process_context.apply()
     for number in (number for batch in numbers for number in batch.column(0).to_pylist()):
@@ -504,7 +504,7 @@ def start_python_workers(session: DriverSession) -> None:
 
 
 def _import_in_worker(number: int) -> list[int]:
-    """Write a tiny Parquet file to memory, so that a worker loads pyarrow; return the number."""
+    """Load pyarrow in a Python worker by writing a tiny Parquet file; return [number]."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -37,7 +37,7 @@ def set_lease(port: int, secret: str, needs: Collection[str]) -> None:
 
 
 def find_lease(warm: str, settings: Mapping[str, str], needs: frozenset[str]) -> Lease | None:
-    """Return an unopened lease if this process was offered one that suits; else None.
+    """Return a lease of the offered warm session if it suits, else None; may raise ConfigError.
 
     Args:
         warm: `auto`, `off` or `require`.
@@ -64,7 +64,7 @@ def find_lease(warm: str, settings: Mapping[str, str], needs: frozenset[str]) ->
 
 
 class Lease:
-    """Use of a warm session's Spark, until `close` or the end of this process.
+    """Access of one run to a warm session's Spark, until `close` or the end of this process.
 
     Attributes:
         process_context: environment and working folder for the tasks of this run.
@@ -78,7 +78,7 @@ class Lease:
         self._port, self._secret = port, secret
 
     def open(self) -> SparkContext:
-        """Connect to the session's JVM; return its Spark context."""
+        """Connect to the warm session's JVM; return a SparkContext in it."""
         client = gateway.join_jvm(self._port, self._secret)
         try:
             return _join_context(client)
@@ -92,7 +92,7 @@ class Lease:
         return found
 
     def close(self, context: SparkContext | None, *, fast: bool, timeout: float) -> None:
-        """Disconnect from the warm session's JVM, which serves the next run, and remove temp files.
+        """Disconnect from the warm session's JVM, which runs on, and delete temporary files.
 
         `fast` and `timeout` have no effect.
         """
@@ -105,7 +105,7 @@ class Lease:
 
 
 def _join_context(client: ClientServer) -> SparkContext:
-    """Return a Python context for the Spark context that runs in a joined JVM."""
+    """Return a Python SparkContext for the one that runs in the JVM; its `stop` does nothing."""
     from pyspark import SparkConf, SparkContext
 
     jvm: Any = client.jvm

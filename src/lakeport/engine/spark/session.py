@@ -48,7 +48,7 @@ _POLL_SECONDS: Final = 1.0
 
 
 class _StartUp(threading.Event):
-    """Event that is set once Spark has started or has failed to.
+    """Event that is set once Spark has started or failed to start, with both times.
 
     Attributes:
         began: begin of the start, by `time.monotonic`; None before, and for an adopted session.
@@ -69,7 +69,7 @@ class _StartUp(threading.Event):
 
 
 class DriverSession:
-    """The Spark session that the loads of this process share, and its state.
+    """The Spark session that all loads of this process share.
 
     Get it from `DriverSession.acquire`. All methods may be called from any thread.
 
@@ -128,7 +128,7 @@ class DriverSession:
 
     @classmethod
     def acquire(cls, request: SessionRequest, user: object = None) -> DriverSession:
-        """Return this process's session if it suits a request, else a new one; may wait for loads.
+        """Return the process's session, or start another if it does not suit; may wait for loads.
 
         A process has one JVM. If its session does not suit, and loads use it, this waits for them.
 
@@ -160,7 +160,7 @@ class DriverSession:
             return current
 
     def release(self, user: object) -> None:
-        """Remove a user from the session; without users it may be replaced."""
+        """Remove `user` from the session's users; a session without users may be replaced."""
         with self._changed:
             self._users.pop(user, None)
             self._changed.notify_all()
@@ -176,7 +176,7 @@ class DriverSession:
         return len(self._users) > 1
 
     def _wait_for_users(self) -> None:
-        """Wait up to a second for the session's users to end.
+        """Wait up to 1 s for a change of users; ConfigError if only this thread uses it.
 
         Raises:
             ConfigError: this thread's own load uses the session, and would wait for itself.
@@ -190,7 +190,7 @@ class DriverSession:
             self._changed.wait(_POLL_SECONDS)
 
     def begin(self) -> None:
-        """Start Spark in the background, or adopt the active session, once; never waits.
+        """Start Spark in the background, or adopt the user's active session; never waits.
 
         Raises:
             LakeportError: as for `acquire`.
@@ -211,7 +211,7 @@ class DriverSession:
 
     @property
     def context(self) -> SparkContext:
-        """The Spark context; waits for its start, and raises the error of a failed one.
+        """The SparkContext; waits until Spark has started, and raises if it did not start.
 
         Raises:
             MissingDependency: there is no Java, or a jar can't be downloaded.
@@ -228,7 +228,7 @@ class DriverSession:
 
     @property
     def spark(self) -> SparkSession:
-        """The PySpark session, made at the first call; waits and raises like `context`."""
+        """The SparkSession, made at first use; waits for Spark and raises if it did not start."""
         self._awaited |= not self.start_up.is_set()
         context = self.context
         with self._session_lock:
@@ -268,7 +268,7 @@ class DriverSession:
 
     @property
     def origin(self) -> str:
-        """A phrase for messages on whose session it is, and its master."""
+        """Phrase for messages: whether the session is the user's, a warm one or a new one."""
         if self.adopted:
             return f"the session that is active in this process ({self.master})"
         if isinstance(self._launch, Lease):
@@ -276,7 +276,7 @@ class DriverSession:
         return f"a session of lakeport's own on {self.master}"
 
     def spark_identity(self) -> tuple[str, str]:
-        """Return Spark's version and its application id, empty before the start; never waits.
+        """Return Spark's version, and its application id or "" before its start.
 
         Before the start, the version is the installed one, so that a load that fails early reports
         the same version.
@@ -289,7 +289,7 @@ class DriverSession:
         return version or installed("pyspark"), application
 
     def set_hadoop_settings(self, settings: Mapping[str, str]) -> None:
-        """Set options of Hadoop's file systems, which neither UI nor logs show; waits for Spark.
+        """Set Hadoop options, also secret ones, on the running session; waits for Spark.
 
         Args:
             settings: such as `fs.s3a.bucket.NAME.secret.key`, before the bucket's first use.
@@ -301,7 +301,7 @@ class DriverSession:
                 jsc.hadoopConfiguration().set(key, value)
 
     def warm_up_workers(self, job: Callable[[DriverSession], object]) -> None:
-        """Run a job that starts the Python workers in the background, once; never waits or raises.
+        """Run `job` once in the background, to start Python workers; never waits or raises.
 
         A load that waits for Spark needs the cores, and starts the workers: no job is run then.
         """
@@ -316,14 +316,14 @@ class DriverSession:
         ).start()
 
     def _run_unless_awaited(self, job: Callable[[DriverSession], object]) -> None:
-        """Run a job once Spark has started, unless a load waits for that; drop its exception."""
+        """Run `job` after Spark's start, unless a load waits for Spark; ignore exceptions."""
         with suppress(Exception):
             self.start_up.wait()
             if not (self._awaited or self._stopped):
                 job(self)
 
     def job_folder(self) -> Path | None:
-        """Make a folder that driver and tasks share for files; return it, None on a cluster."""
+        """Return a folder that driver and tasks share, made once; None on a cluster."""
         if not self.is_local:
             return None
         self.start_up.wait()
@@ -337,7 +337,7 @@ class DriverSession:
             return self._folder
 
     def stop(self, fast: bool = True, *, timeout: float = 20.0) -> None:
-        """Stop lakeport's own session; do nothing if it has ended or was adopted.
+        """Stop a session that lakeport started, killing its JVM if `fast`; else do nothing.
 
         Args:
             fast: kill the JVM, as everything is durable.
@@ -366,7 +366,7 @@ class DriverSession:
         return self.is_alive and not self._stopped and self._error is None
 
     def _suits(self, request: SessionRequest) -> bool:
-        """Whether this session meets a request: usable, same settings, jars and kind of session."""
+        """Whether a request can use this session: alive, same settings, enough jars."""
         fitting = self._begun or active_context.find_context() is None
         if not self._is_usable or self.adopted or not fitting or request.settings != self._given:
             return False
@@ -394,7 +394,7 @@ class DriverSession:
         )
 
     def _adopt_context(self, context: SparkContext) -> None:
-        """Take over the session that the user built on a context."""
+        """Use the SparkContext of the user's own session, which is never stopped here."""
         from pyspark.sql import SparkSession
 
         with translate_errors():
@@ -407,7 +407,7 @@ class DriverSession:
         self.start_up.set()
 
     def _start_spark(self) -> None:
-        """Start the JVM and the context, or record the error; body of the background thread."""
+        """Thread body: start the JVM and the SparkContext, or record the error."""
         active_context.silence_lost_calls()
         try:
             context = self._open_context()
@@ -421,7 +421,7 @@ class DriverSession:
             self.start_up.set()
 
     def _open_context(self) -> SparkContext:
-        """Open the launch or the lease; return its context, and record the jars that it has."""
+        """Start a JVM or join a warm one; return its SparkContext and record its jars."""
         launch = self._launch
         assert launch is not None
         context = launch.open()

@@ -81,7 +81,7 @@ _DELTA_TUNING: Final = {
 def session_settings(
     needs: frozenset[str], settings: Mapping[str, str], folder: Path
 ) -> dict[str, str]:
-    """Return all settings of a session with its files in `folder`; the user's settings win.
+    """Return all Spark settings of a new session, lakeport's under the user's.
 
     Raises:
         ConfigError: a key of the mapping looks like a secret, or is not Spark's.
@@ -112,7 +112,7 @@ def session_settings(
 
 
 def check_settings(settings: Mapping[str, str]) -> None:
-    """Raise ConfigError if a key of the user's settings looks like a secret, or is not Spark's."""
+    """Raise ConfigError for a setting that looks like a secret or does not begin with `spark.`."""
     for key in settings:
         if is_secret_name(key):
             raise ConfigError(
@@ -135,7 +135,7 @@ def master_url(settings: Mapping[str, str]) -> str:
 
 
 def is_local_master(master: str) -> bool:
-    """Whether a master URL has tasks run on this machine, in the driver's JVM.
+    """Whether a Spark master URL is `local` or `local[...]`, so that tasks run in the driver.
 
     >>> [is_local_master(each) for each in ("local[*]", "local", "local-cluster[2,1,1024]")]
     [True, True, False]
@@ -144,7 +144,7 @@ def is_local_master(master: str) -> bool:
 
 
 def local_cores(master: str) -> int:
-    """Return how many tasks a local master URL runs at once.
+    """Return the number of task slots of a local master URL.
 
     >>> local_cores("local[3]"), local_cores("local"), local_cores("local[4,2]")
     (3, 1, 4)
@@ -156,7 +156,7 @@ def local_cores(master: str) -> int:
 
 
 def task_attempts(settings: Mapping[str, str]) -> int:
-    """Return how often Spark tries a task: by default once on this machine, else four times."""
+    """Return how often Spark tries a task: once by default if local, else four times."""
     match = re.fullmatch(r"local(?:\[[^,\]]*(?:,\s*(\d+))?\s*\])?", settings["spark.master"])
     if match is not None:
         return int(match[1] or 1)
@@ -164,7 +164,7 @@ def task_attempts(settings: Mapping[str, str]) -> int:
 
 
 def heap_mb(settings: Mapping[str, str]) -> int:
-    """Return the driver's largest heap in MiB; raise ConfigError if the setting is no size.
+    """Return `spark.driver.memory` in MiB, 1024 by default; ConfigError if it is no size.
 
     >>> heap_mb({}), heap_mb({"spark.driver.memory": "2500m"})
     (1024, 2500)

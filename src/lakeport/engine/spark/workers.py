@@ -38,7 +38,7 @@ _TASKS_PER_CORE: Final = 2  # so that no worker is left out
 
 
 def check_packages(session: DriverSession, packages: Sequence[str] = ()) -> None:
-    """Check once that the workers can import lakeport, its dependencies and `packages`.
+    """Raise MissingDependency unless workers import lakeport and `packages`. Runs a Spark job.
 
     Waits for Spark's start, and logs a warning if no worker answers for a minute.
 
@@ -77,7 +77,7 @@ def check_packages(session: DriverSession, packages: Sequence[str] = ()) -> None
 
 
 def _package_finder(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[_Answer]]:
-    """Return a function for tasks that yields host, Python and missing packages."""
+    """Return a `mapPartitions` function that yields host, Python and missing packages."""
 
     def look(_: Iterable[int]) -> Iterator[_Answer]:  # nested, so it needs no lakeport
         import importlib
@@ -98,7 +98,7 @@ def _package_finder(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[
 def _missing_packages_error(
     names: Sequence[str], host: str, python: str, *, is_local: bool
 ) -> MissingDependency:
-    """Return the error for modules that a host's Python lacks, with a hint to set or ship one."""
+    """Return the error for packages that a worker's Python lacks, with a hint to ship them."""
     packages = ", ".join(names)
     if is_local and python != sys.executable:
         return MissingDependency(
@@ -121,7 +121,7 @@ def _missing_packages_error(
 
 
 def _explain_failure(error: LakeportError) -> LakeportError:
-    """Return a more specific error for a failed check, by its cause's message; else the same."""
+    """Return a clearer error if the cause is a missing or wrong Python; else `error` itself."""
     words = str(error.__cause__)
     if "PYTHON_VERSION_MISMATCH" in words:
         return ConfigError(

@@ -39,7 +39,7 @@ _AUTO_MERGE: Final = "spark.databricks.delta.schema.autoMerge.enabled"
 
 @dataclass(frozen=True, slots=True)
 class DeltaRows:
-    """A table whose rows one commit by Spark changes: each method makes one commit.
+    """Appends, merges, deletes or updates rows of a Delta table through Spark, in one commit.
 
     Methods raise InputError if a row breaks a rule of the table, DestinationError if a row of the
     table can't be rewritten, and LakeportError for other failures of Spark.
@@ -66,7 +66,7 @@ class DeltaRows:
         overwrite: bool,
         dynamic: bool,
     ) -> None:
-        """Append the rows of Parquet files, or replace the table or some partitions by them.
+        """Append Parquet files' rows; with `overwrite`, replace all rows or touched partitions.
 
         Args:
             uris: the files, as Hadoop names them.
@@ -102,7 +102,7 @@ class DeltaRows:
         partial_condition: str = "",
         partial_columns: Collection[str] = (),
     ) -> None:
-        """Merge the rows of Parquet files into the table: update, insert or delete by key.
+        """Upsert the Parquet files' rows by `keys`; delete where `delete_condition` is true.
 
         Conditions name the table `target` and the files' rows `source`.
 
@@ -141,13 +141,13 @@ class DeltaRows:
             ).execute()
 
     def delete(self, condition: str) -> None:
-        """Delete the rows for which a condition is true."""
+        """Delete the table's rows for which the SQL `condition` is true."""
         with _translate_rule_errors():
             _, table = self._open_table()
             table.delete(condition)
 
     def update(self, condition: str, values: Mapping[str, datetime], *, new_column: str) -> None:
-        """Set timestamps in the rows for which a condition is true; first add a missing column."""
+        """Set timestamp columns where the SQL `condition` is true; add `new_column` if absent."""
         with _translate_rule_errors():
             _, table = self._open_table(new_column)
             table.update(
@@ -155,7 +155,7 @@ class DeltaRows:
             )
 
     def _open_table(self, new_column: str = "") -> tuple[SparkSession, DeltaTable]:
-        """Return a session for one commit, and the table; first add a missing column."""
+        """Return a session with one commit's settings, and the table; may add `new_column`."""
         from delta.tables import DeltaTable
 
         settings = {USER_METADATA: self.user_metadata}
@@ -176,7 +176,7 @@ class DeltaRows:
 def _last_row_per_key(
     spark: SparkSession, schema: pa.Schema, uris: Sequence[str], keys: Sequence[str]
 ) -> DataFrame:
-    """Return the last row of each key, in the order of the files and of the rows in them."""
+    """Return one row per key from Parquet files: the last, by file and then by row order."""
     from pyspark.sql import DataFrame, Window, functions
 
     columns = spark_schema(schema)
@@ -203,7 +203,7 @@ def _last_row_per_key(
 
 @contextmanager
 def _translate_rule_errors() -> Iterator[None]:
-    """Raise InputError for a row that breaks a rule of the table; other errors as `translate`."""
+    """Raise InputError if a row violates a table constraint; translate other exceptions."""
     try:
         yield
     except Exception as error:
@@ -222,7 +222,7 @@ def _translate_rule_errors() -> Iterator[None]:
 
 
 def _check_partitions(rows: DataFrame, columns: Sequence[str], *, of_table: bool = False) -> None:
-    """Raise InputError if a text in a partition column is the folder name that Spark has for null.
+    """Raise InputError if a partition value is Hive's name for null, which reads back as null.
 
     For rows of the table, which a change of other rows may rewrite, raise DestinationError.
     """

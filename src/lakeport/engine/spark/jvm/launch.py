@@ -29,7 +29,7 @@ _EARLY: Final = ("spark.jars", "spark.jars.", "spark.files", "spark.archives", "
 
 
 def start_jvm_ahead(settings: Mapping[str, str] | None = None) -> None:
-    """Start the JVM that most loads on this machine need, before the load is known.
+    """Start a JVM with default settings now, for a load that follows. Never raises.
 
     Never raises: the load itself meets the error.
     """
@@ -39,7 +39,7 @@ def start_jvm_ahead(settings: Mapping[str, str] | None = None) -> None:
 
 
 class Launch:
-    """One start of a JVM with a Spark context in it. Another thread may call `close` at any time.
+    """One start of a JVM and its SparkContext. Another thread may call `close` at any time.
 
     Args:
         needs: keys of `jars.JARS` that it must have.
@@ -78,7 +78,7 @@ class Launch:
         self._used: Path | None = None
 
     def open(self) -> SparkContext:
-        """Start the JVM and return the context in it; leave no JVM if that fails.
+        """Start the JVM and return a SparkContext in it; kill the JVM if that fails.
 
         Raises:
             ConfigError: a setting is wrong.
@@ -106,7 +106,7 @@ class Launch:
             raise
 
     def _jars(self) -> list[Path]:
-        """Download and return the class path's jars; no optional ones if one can't be had."""
+        """Download and return the class path's jars; without optional ones if a download fails."""
         if self._local:
             self._class_path_needs = jars.with_cached_needs(self.needs)
         try:
@@ -125,7 +125,7 @@ class Launch:
         return self.jvm is None or self.jvm.process.poll() is None
 
     def close(self, context: SparkContext | None, *, fast: bool, timeout: float) -> None:
-        """Kill the JVM if `fast`, else stop it within `timeout` seconds; also while `open` runs."""
+        """Kill the JVM if `fast`, else stop it within `timeout` seconds; may interrupt `open`."""
         with self._lock:
             self._closed = True
             jvm = self.jvm
@@ -152,7 +152,7 @@ class Launch:
     def _open_gateway(
         self, jar_paths: Sequence[Path], *, shared: bool = True, ahead: bool = False
     ) -> None:
-        """Start the JVM with its class path and options; raise if `close` was called."""
+        """Start the JVM with jars and options; SparkFailure if `close` was called meanwhile."""
         settings = self._settings
         needs_properties = not self._local or any(key.startswith(_EARLY) for key in settings)
         extra = settings.get("spark.driver.extraClassPath", "")
@@ -185,13 +185,13 @@ class Launch:
             raise stopped_error()
 
     def _suspect_archive(self) -> Path | None:
-        """Return the class archive in use, maybe damaged, if the JVM has crashed; None if not."""
+        """Return the class archive in use if the JVM crashed, as it may be corrupt; else None."""
         if self.jvm is None or self.is_alive or -self.jvm.process.returncode in _ASKED_TO_END:
             return None
         return self._used
 
     def _open_context(self, jar_paths: Sequence[Path]) -> SparkContext:
-        """Connect to the JVM and make the context, with the workers' daemon starting meanwhile."""
+        """Start the Python workers' daemon, connect to the JVM, and return a SparkContext."""
         from pyspark import SparkConf, SparkContext
 
         jvm = self.jvm
@@ -221,14 +221,14 @@ class Launch:
 
 
 def _worker_environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of workers on this machine, from `spark.executorEnv.*` settings."""
+    """Return environment variables of local workers: PYTHONPATH and `spark.executorEnv.*`."""
     start = "spark.executorEnv."
     given = {key[len(start) :]: v for key, v in settings.items() if key.startswith(start)}
     return {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **given}
 
 
 def stopped_error() -> SparkFailure:
-    """Return the error for the use of a stopped session."""
+    """Return the SparkFailure for the use of a session that was stopped."""
     return SparkFailure(
         "this Spark session was stopped", "start anew: the next load makes another."
     )

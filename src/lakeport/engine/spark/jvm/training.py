@@ -40,7 +40,7 @@ _NO_ENDPOINT: Final = "http://127.0.0.1:9"
 
 
 def record_archive(needs: frozenset[str]) -> bool:
-    """Record the class archive in about 20 s unless it exists; return whether it exists then."""
+    """Record the class archive by a training load of about 20 s; False if it can't be made."""
     needs = jars.with_cached_needs(needs)
     place = archive.archive_path(find_java(), list_class_path(jars.ensure_jars(needs)))
     if place is None or place.is_file():
@@ -59,7 +59,7 @@ def record_archive(needs: frozenset[str]) -> bool:
 
 
 def run_training_load(session: DriverSession, needs: frozenset[str]) -> None:
-    """Run tasks, a frame, commits and reads, so that the JVM loads the classes of loads."""
+    """Run tasks, a frame, Delta commits and reads once, so that the JVM loads their classes."""
     with scratch_folder("training") as own:
         folder = own / "table"
         folder.mkdir()
@@ -78,7 +78,7 @@ def run_training_load(session: DriverSession, needs: frozenset[str]) -> None:
 
 
 def _write_file(folder: str, number: int) -> list[tuple[str, int]]:
-    """Write a Parquet file; return its name and size, in a list."""
+    """Write a two-row Parquet file; return its name and its size in bytes, in a list."""
     path = Path(folder, f"{number}.parquet")
     pq.write_table(pa.table({"id": [number, 1], "name": ["a", "b"]}), path)
     return [(path.name, path.stat().st_size)]
@@ -87,7 +87,7 @@ def _write_file(folder: str, number: int) -> list[tuple[str, int]]:
 def _commit_files(
     session: DriverSession, folder: Path, files: list[tuple[str, int]], version: int
 ) -> None:
-    """Commit data files through a transaction of delta-spark."""
+    """Commit data files to a Delta table through delta-spark, with `version` as its txn number."""
     now = int(time.time() * 1000)
     txn = DeltaTransaction(session.spark, str(folder))
     stats = json.dumps({"numRecords": 2})
@@ -101,7 +101,7 @@ def _commit_files(
 
 
 def _try_s3a(session: DriverSession) -> None:
-    """Try to open a bucket and to write a file there; both fail, as no endpoint listens."""
+    """Load S3A's classes by a write to an endpoint where nothing listens; ignore the failure."""
     start = "fs.s3a.bucket.training"
     session.set_hadoop_settings(
         {
