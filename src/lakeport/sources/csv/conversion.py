@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 BOOLEAN, INTEGER, NUMBER, DATE, TIMESTAMP, ZONED = 1, 2, 4, 8, 16, 32
 """Kinds of values besides text, as bits. `TIMESTAMP` has no time zone, `ZONED` has one."""
 
+KindBits = int
+"""A set of kinds: the sum of their bits."""
+
 ANY_KIND = 63
 """The set of all kinds."""
 
@@ -54,8 +57,8 @@ _PATTERNS = {
 }
 
 
-def narrowest_type(kinds: int) -> pa.DataType:
-    """Return the narrowest type of a set of kinds; text for the empty set and for `ANY_KIND`.
+def narrowest_type(kinds: KindBits) -> pa.DataType:
+    """Return the narrowest Arrow type in a bit set of kinds; string for no kind and for `ANY_KIND`.
 
     No text is of every kind, so the column of the full set has none.
     """
@@ -65,8 +68,8 @@ def narrowest_type(kinds: int) -> pa.DataType:
     return pa.string()
 
 
-def match_kinds(texts: pa.StringArray, kinds: int = ANY_KIND) -> int:
-    """Return those of `kinds` that every text fits; nulls and empty texts fit all.
+def match_kinds(texts: pa.StringArray, kinds: KindBits = ANY_KIND) -> KindBits:
+    """Return the bits of `kinds` that every text can be parsed as; ignore nulls and empty texts.
 
     A text fits a kind only if nothing of it would be lost: `00123`, `+1`, 64 bits exceeded or a
     number with more digits than a double keeps are text. So is `12E12`, which may be a code: where
@@ -101,7 +104,7 @@ def _max_length(texts: pa.StringArray) -> int:
 
 
 def _has_inexact_integers(texts: pa.StringArray) -> bool:
-    """Whether any integer has so many digits that a double may not keep it."""
+    """Whether any text is an integer too long for a double to store exactly."""
     if _max_length(texts) <= _EXACT_INTEGER:
         return False
     return _matches(texts, _LONG_INTEGER)
@@ -118,7 +121,7 @@ def _matches(texts: pa.StringArray, pattern: str) -> bool:
 
 
 def _are_integers(texts: pa.StringArray) -> bool:
-    """Whether all texts are 64-bit integers as Arrow would write them."""
+    """Whether all texts are 64-bit integers in canonical form; False for `+1`, `007` or `1.0`."""
     try:
         back = texts.cast(pa.int64()).cast(pa.string())
     except pa.ArrowInvalid:
@@ -127,7 +130,7 @@ def _are_integers(texts: pa.StringArray) -> bool:
 
 
 def _are_numbers(texts: pa.StringArray) -> bool:
-    """Whether all texts are numbers that a double keeps; False for `+1`, `007` or `12E12`."""
+    """Whether all texts are numbers that a double stores exactly; False for `+1` or `12E12`."""
     try:
         values = texts.cast(pa.float64())
     except pa.ArrowInvalid:
@@ -150,11 +153,11 @@ def _are_booleans(texts: pa.StringArray) -> bool:
     return all_match(texts, r"^(?i:true|false)$")
 
 
-def _create_check(type_: pa.DataType, unlike: str = "") -> Callable[[pa.StringArray], bool]:
-    """Return a function that says whether all texts are of a type and none matches `unlike`."""
+def _create_check(type_: pa.DataType, excluded: str = "") -> Callable[[pa.StringArray], bool]:
+    """Return a test that all texts convert to `type_` and none matches the regex `excluded`."""
 
     def fits(texts: pa.StringArray) -> bool:
-        if unlike and _matches(texts, unlike):
+        if excluded and _matches(texts, excluded):
             return False
         return convert_texts(texts, type_)[1] is None
 
@@ -174,7 +177,7 @@ _CHECKS: dict[int, Callable[[pa.StringArray], bool]] = {
 def convert_texts(
     texts: pa.StringArray, type_: pa.DataType, format_: Format | None = None
 ) -> tuple[pa.Array, pa.BooleanArray | None]:
-    """Return texts as values of `type_`, null where one does not fit, and a mask of those texts.
+    """Cast texts to `type_`; return values, null if invalid, and a mask of invalid texts or None.
 
     The mask is None if all texts fit. Nothing is rounded, wrapped or guessed. Naive timestamps are
     UTC. `schema.literals.parse_double` says which numbers a double keeps.
@@ -205,7 +208,7 @@ def _empty_to_null(texts: pa.StringArray) -> pa.StringArray:
 
 
 def _cast_strict(texts: pa.StringArray, type_: pa.DataType) -> pa.Array | None:
-    """Return the values by Arrow's cast; None if it refuses a text or changes a value."""
+    """Cast texts with Arrow; return None if it can't cast all of them to `type_` without loss."""
     if type_ not in (pa.int64(), pa.float64(), pa.date32(), _NAIVE, _UTC):
         return None
     try:
@@ -220,7 +223,7 @@ def _cast_strict(texts: pa.StringArray, type_: pa.DataType) -> pa.Array | None:
 
 
 def _find_lost(texts: pa.StringArray, values: pa.Array) -> Any:
-    """Return a mask of values that Arrow changed: years beyond 1 to 9999, doubles that differ."""
+    """Return a mask of dates outside years 1 to 9999, or inexact doubles; nulls for other types."""
     if values.type in _YEARS:
         low, high = _YEARS[values.type]
         units = values.cast(pa.int32() if values.type == pa.date32() else pa.int64())
@@ -231,7 +234,7 @@ def _find_lost(texts: pa.StringArray, values: pa.Array) -> Any:
 
 
 def _find_lost_doubles(texts: pa.StringArray, values: pa.Array) -> Any:
-    """Return a mask of infinities, of underflows to zero, and of integers that doubles round."""
+    """Return a mask of doubles that are not finite, underflowed to 0 or are rounded integers."""
     lost = pc.invert(pc.is_finite(values))
     zero = pc.equal(values, 0.0)
     if _is_any(zero):
@@ -244,7 +247,7 @@ def _find_lost_doubles(texts: pa.StringArray, values: pa.Array) -> Any:
 
 
 def _is_exact(number: str) -> bool:
-    """Whether a double keeps a number; see `parse_double`."""
+    """Whether a double can store a number's text without loss; see `parse_double`."""
     try:
         parse_double(number)
     except ValueError:
@@ -255,7 +258,7 @@ def _is_exact(number: str) -> bool:
 def _convert_each(
     texts: pa.StringArray, type_: pa.DataType
 ) -> tuple[pa.Array, pa.BooleanArray | None]:
-    """Convert texts that Arrow can't all cast; return values, null for misfits, and their mask."""
+    """Convert texts that Arrow refused; return values (null if invalid), and a mask or None."""
     plain = _rewrite_for_arrow(pc.ascii_trim_whitespace(texts), type_)
     pattern = _PATTERNS.get(type_) or _decimal_pattern(type_)
     fits = pc.match_substring_regex(plain, pattern)
@@ -272,7 +275,7 @@ def _convert_each(
 
 
 def _decimal_pattern(type_: pa.Decimal128Type) -> str:
-    """Return the regular expression of texts with no more digits than a decimal type has.
+    """Return a regex of numbers whose digits fit a decimal type's precision and scale.
 
     Of longer texts, Arrow would drop the first digits.
     """
@@ -282,14 +285,14 @@ def _decimal_pattern(type_: pa.Decimal128Type) -> str:
 
 
 def _find_failed(texts: pa.StringArray, values: pa.Array) -> pa.BooleanArray | None:
-    """Return a mask of texts without a value; None if every text has one."""
+    """Return a mask of texts that became null; None if there are none."""
     if values.null_count == texts.null_count:
         return None
     return pc.and_(texts.is_valid(), values.is_null())
 
 
 def _rewrite_for_arrow(texts: pa.StringArray, type_: pa.DataType) -> pa.StringArray:
-    """Remove plus signs, zeros and points that Arrow's cast to this type would refuse."""
+    """Remove plus signs and redundant zeros and points that Arrow's cast to `type_` refuses."""
     if type_ == pa.int64():
         texts = pc.replace_substring_regex(texts, r"^\+([0-9])", r"\1")
         return pc.replace_substring_regex(texts, r"^(-?[0-9]+)\.0*$", r"\1")
@@ -309,7 +312,7 @@ def _add_offset(texts: pa.StringArray) -> pa.StringArray:
 
 
 def _cast_each(texts: pa.StringArray, type_: pa.DataType) -> pa.Array:
-    """Cast texts; those that Arrow refuses become null, and are found by halving."""
+    """Cast texts to `type_`, with null for any that Arrow refuses; bisect to find those."""
     try:
         return texts.cast(type_)
     except pa.ArrowInvalid:

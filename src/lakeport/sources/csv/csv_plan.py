@@ -28,6 +28,7 @@ from lakeport.sources.csv.inference import (
     PLAIN_DOUBLE,
     TRACES,
     UNSEEN_TRACES,
+    CandidateBits,
     ColumnInference,
     FormatCandidates,
     InferredType,
@@ -52,7 +53,7 @@ _DOUBTS = {
 
 
 def plan_csv(files: FileSet) -> Batch:
-    """Plan the load of CSV files as one batch; InputError if they contradict what is declared."""
+    """Plan the load of CSV files as one batch; InputError if they contradict declared columns."""
     plain = files.make_plain(files.csv.encoding)
     declared = _declared_types(files)
     formats = FormatCandidates.from_options(files.csv)
@@ -89,7 +90,7 @@ def plan_csv(files: FileSet) -> Batch:
 
 
 class _Columns(NamedTuple):
-    """The columns to land.
+    """Types and formats of the columns that a CSV load lands.
 
     Attributes:
         types: declared or inferred; columns without an entry are text.
@@ -111,7 +112,7 @@ class _Columns(NamedTuple):
 
 
 def _declared_types(files: FileSet) -> dict[str, pa.DataType]:
-    """Return the types of declared columns; SourceError for lists, structs and binary."""
+    """Return the declared columns' Arrow types; SourceError for lists, structs and binary."""
     for field in files.fields:
         if field.type.kind in _NOT_IN_CSV:
             raise SourceError(
@@ -122,7 +123,7 @@ def _declared_types(files: FileSet) -> dict[str, pa.DataType]:
 
 
 def _plain_columns(declared: Mapping[str, pa.DataType], formats: FormatCandidates) -> set[str]:
-    """Return the declared columns whose texts have one possible format, as text and booleans."""
+    """Return declared columns without format inference: text, booleans; or all without formats."""
     return {
         name
         for name, type_ in declared.items()
@@ -136,7 +137,7 @@ def _split_files(
     declared: Mapping[str, pa.DataType],
     formats: FormatCandidates,
 ) -> list[CsvFile]:
-    """Split the files; infer columns' candidates from the same read if `_split_file` can.
+    """Split files in tasks; also infer column types in the same read where `_split_file` can.
 
     Inference covers the columns that will need a type, and those without a name: these are left
     out if they have no value either.
@@ -155,7 +156,7 @@ def _split_file(
     is_local: bool,
     csv: CsvFile,
 ) -> list[CsvFile]:
-    """Return one file with its splits, and with candidates if the kernel runs and it is local.
+    """Split one file; also infer type candidates if it is local and the native kernel can read it.
 
     The kernel takes no longer than to split. Otherwise tasks infer the columns of each split
     afterwards. Run inside tasks.
@@ -178,7 +179,7 @@ def _named_columns(csv_files: Sequence[CsvFile]) -> set[str]:
 def _drop_empty_columns(
     files: FileSet, csv_files: list[CsvFile], declared: Mapping[str, pa.DataType]
 ) -> tuple[list[CsvFile], tuple[str, ...]]:
-    """Leave out columns without name and value, and return warnings; SourceError if none is left.
+    """Drop columns with neither name nor value, with a warning; SourceError if no column is left.
 
     There is a warning for each column without a name.
     """
@@ -207,7 +208,7 @@ def _drop_empty_columns(
 def _reconcile_columns(
     files: FileSet, csv_files: Sequence[CsvFile], declared: Mapping[str, pa.DataType]
 ) -> list[str]:
-    """Return the columns to land; UnknownFields or SourceError if headers don't fit together.
+    """Merge all headers into the columns to land; SourceError or UnknownFields if they don't fit.
 
     Raises:
         SourceError: no file has a declared column.
@@ -244,7 +245,7 @@ def _infer_columns(
     declared: dict[str, pa.DataType],
     formats: FormatCandidates,
 ) -> tuple[_Columns, JoinTraces]:
-    """Infer types of undeclared columns and formats of all; also return the traces of joins."""
+    """Infer undeclared columns' types and all formats; also return signs of joined files."""
     inferable = {*names} if files.csv.infer_types else {*declared}
     inferable -= _plain_columns(declared, formats)
     wanted = [name for name in names if name in inferable]
@@ -267,7 +268,7 @@ def _infer_columns(
 def _choose_types(
     files: FileSet, names: Sequence[str], csv_files: Sequence[CsvFile], formats: FormatCandidates
 ) -> tuple[dict[str, InferredType], JoinTraces]:
-    """Choose the types of columns by all their texts; also return the traces of joined files."""
+    """Choose each column's type by its texts in all files; also return signs of joined files."""
     allows_comma = all(csv.layout.dialect.delimiter != "," for csv in csv_files)
     collect = partial(NumberEvidence.collect, formats, allows_comma=allows_comma)
     found = _read_candidates(files, names, csv_files, formats)
@@ -291,8 +292,8 @@ def _read_candidates(
     formats: FormatCandidates,
     *,
     is_thorough: bool = False,
-) -> dict[str, int]:
-    """Return the candidates of columns by the texts of all files, and the unseen traces.
+) -> dict[str, CandidateBits]:
+    """Return each column's candidates (bits) by all files' texts; key `TRACES` holds unseen traces.
 
     Files that were inferred while they were split are not read again, unless `is_thorough`.
     """
@@ -313,7 +314,7 @@ def _read_candidates(
 def _detect_joined_files(
     traces: JoinTraces, csv_files: Iterable[CsvFile], columns: _Columns
 ) -> tuple[bool, list[str]]:
-    """Return whether readers drop repeated headers and byte order marks, and warnings on them.
+    """Decide whether readers drop repeated headers and byte order marks; also return warnings.
 
     They are dropped where they can't be data: a column would be text because of them alone.
     """
@@ -358,7 +359,7 @@ def _make_notes(files: FileSet, csv_files: Sequence[CsvFile], columns: _Columns)
 
 
 def _describe_formats(options: CsvOptions, columns: _Columns) -> tuple[str, ...]:
-    """Return a phrase for each inferred format of numbers and dates; none for the user's own."""
+    """Return a phrase for each inferred number or date format; none if the user set it."""
     given = {
         "decimal": options.decimal,
         "thousands": options.thousands,
@@ -375,7 +376,7 @@ def _describe_formats(options: CsvOptions, columns: _Columns) -> tuple[str, ...]
 def _note_dialects(
     options: CsvOptions, csv_files: Sequence[CsvFile], formats: tuple[str, ...]
 ) -> list[str]:
-    """Return a note for each detected dialect with its files, and one on formats, or within it."""
+    """Return a note for each detected dialect with its files; add `formats` to it or behind it."""
     plain = CsvDialect.from_options(options)
     groups: dict[tuple[str, ...], list[str]] = {}
     for csv in csv_files:
@@ -389,7 +390,7 @@ def _note_dialects(
 
 
 def _abbreviate(names: Sequence[str]) -> str:
-    """Return the first name and the number of the others, if there are any.
+    """Return the first file name and the number of further files, if there are any.
 
     >>> _abbreviate(["a.csv", "b.csv", "c.csv"])
     'a.csv and 2 more files'
@@ -401,7 +402,7 @@ def _abbreviate(names: Sequence[str]) -> str:
 
 
 def _suggest_options(csv: CsvFile, columns: _Columns, options: CsvOptions) -> Iterator[str]:
-    """Yield notes on options that may read a file better, by its first records.
+    """Yield notes that suggest options for reading a file better, judged by its first records.
 
     Only columns that are text for certain are looked at, and plain doubles whose points may group
     digits.
@@ -469,7 +470,7 @@ _SIGNED_NUMBER = re.compile(
 
 
 def suggest_delimiter(lines: Sequence[str]) -> tuple[str, int]:
-    """Return the delimiter that cuts lines into most fields, and their number; ("", 1) for none.
+    """Return the delimiter that splits all lines into most fields, and their count; or ("", 1).
 
     It has to cut all lines of the one-column file into the same number of fields.
 
@@ -489,7 +490,7 @@ def suggest_delimiter(lines: Sequence[str]) -> tuple[str, int]:
 
 
 def may_be_grouped(fields: Sequence[str]) -> bool:
-    """Whether all fields are numbers whose points may group digits, as `1.234`; False for none.
+    """Whether all fields are numbers with points before each three digits; False if empty.
 
     >>> may_be_grouped(["1.234", "12.500"]), may_be_grouped(["1.234", "0.500"])
     (True, False)
@@ -498,7 +499,7 @@ def may_be_grouped(fields: Sequence[str]) -> bool:
 
 
 def explain_text_column(name: str, fields: Sequence[tuple[int, str]], options: CsvOptions) -> str:
-    """Return why a column stays text, and the option that would change that; empty for plain text.
+    """Return why a column stays text, with the option to change it; empty if it is plainly text.
 
     `fields` are its first ones that are not empty, each with its line.
 
@@ -537,7 +538,7 @@ def explain_text_column(name: str, fields: Sequence[tuple[int, str]], options: C
 
 
 def _name_given_options(kind: str, options: CsvOptions) -> str:
-    """Return " by " and the user's options for `dates` or `numbers`; empty if none is set."""
+    """Return " by " and the user's flags for `dates` or `numbers`; empty if none is set."""
     if kind == "dates" and options.date_format is not None:
         return " by `--date-format`"
     if kind == "numbers" and (options.decimal is not None or options.thousands is not None):
@@ -546,7 +547,7 @@ def _name_given_options(kind: str, options: CsvOptions) -> str:
 
 
 def _classify(value: str) -> str:
-    """Return `number`, `code` (such as `007`), `date` or `text`; see `classify_field`."""
+    """Return a field's kind: `number`, `code` (such as `007`), `date`, `text` (also blank)."""
     kind = classify_field(value)
     if kind in ("integer", "number"):
         return "code" if _CODE.match(value) else "number"
@@ -554,7 +555,7 @@ def _classify(value: str) -> str:
 
 
 def _describe_short_dates(values: Sequence[str]) -> str:
-    """Return a phrase on formats for dates with two-digit years; empty if a value is none."""
+    """Suggest formats for two-digit years; empty unless all values are such dates."""
     found = [_SHORT_DATE.fullmatch(value) for value in values]
     dates = [(int(date[1]), date[2], int(date[3])) for date in found if date]
     if len(dates) < len(values) or len({mark for _, mark, _ in dates}) > 1:
@@ -570,7 +571,7 @@ def _describe_short_dates(values: Sequence[str]) -> str:
 
 
 def _describe_signs(values: Sequence[str]) -> str:
-    """Return a phrase on signs around numbers; empty without any, or if a value is no number."""
+    """Name the signs around numbers, such as `€`; empty for none, or if a value is no number."""
     signs: dict[str, None] = {}
     for value in values:
         parts = _SIGNED_NUMBER.fullmatch(value)

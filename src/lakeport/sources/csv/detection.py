@@ -87,7 +87,7 @@ def classify_field(field: str) -> str:
 
 
 def has_header(rows: Sequence[Row], declared: Collection[str] = ()) -> bool:
-    """Whether the first of some records of one width is a header; True in doubt.
+    """Whether the first of several equally long records is a header; True in doubt.
 
     It is none if it has a number or a date in each column of numbers or dates. But such fields
     may be names after all: years, or whole numbers that go on by one, beside a column of text.
@@ -119,7 +119,7 @@ def has_header(rows: Sequence[Row], declared: Collection[str] = ()) -> bool:
 
 
 def _classify_column(fields: Row) -> str:
-    """Return the kind of all filled fields, as `classify_field`; empty for text or mixed kinds."""
+    """Return the kind (see `classify_field`) of all non-empty fields; empty for text or a mix."""
     found = {kind for field in fields if (kind := classify_field(field))}
     if found == _NUMBERS:
         return "number"
@@ -127,7 +127,7 @@ def _classify_column(fields: Row) -> str:
 
 
 def find_header(rows: Sequence[Row], line_numbers: Sequence[int], width: int) -> int:
-    """Return the index of the first row behind titles and comments; 0 if these are not certain.
+    """Return the index of the first row below titles and comments; 0 if they are uncertain.
 
     That is the header, or the first record of a file without one.
 
@@ -155,7 +155,7 @@ def find_header(rows: Sequence[Row], line_numbers: Sequence[int], width: int) ->
     is_apart = line_numbers[place] - line_numbers[place - 1] > 1 + line_breaks
     are_titles = all(len(row) == 1 or _is_title(row) for row in lead)
     if are_titles or is_apart:  # names that are there twice are refused as such
-        return place if _looks_like_header(rows[place], least_distinct=0.5) else 0
+        return place if _looks_like_header(rows[place], least_distinct_share=0.5) else 0
     return place if is_header_above_values(rows, place) else 0
 
 
@@ -164,18 +164,18 @@ def _is_title(row: Row) -> bool:
     return len(row) > _PAIR and sum(map(bool, row)) <= 1
 
 
-def _looks_like_header(row: Row, least_distinct: float = 1) -> bool:
-    """Whether most fields are filled, none is a number or date, and enough of them differ."""
+def _looks_like_header(row: Row, least_distinct_share: float = 1) -> bool:
+    """Whether a row is mostly filled, without numbers or dates, and has enough distinct fields."""
     names = [field for field in row if field]
     return (
         2 * len(names) > len(row)
-        and len(set(names)) >= least_distinct * len(names)
+        and len(set(names)) >= least_distinct_share * len(names)
         and not any(map(is_number_or_date, names))
     )
 
 
 def is_header_above_values(rows: Sequence[Row], index: int) -> bool:
-    """Whether the record at `index` has names, and a column below it has numbers or dates."""
+    """Whether the row at `index` looks like a header, and a column below has numbers or dates."""
     if index >= len(rows) or not _looks_like_header(rows[index]):
         return False
     width = len(rows[index])
@@ -184,7 +184,7 @@ def is_header_above_values(rows: Sequence[Row], index: int) -> bool:
 
 
 class _SampleRows(NamedTuple):
-    """The records of a sample, parsed with one delimiter and quote (empty for none).
+    """Records of a sample, parsed with one delimiter and one quote character (empty for no quotes).
 
     Attributes:
         rows: the records with any content, as fields.
@@ -200,7 +200,7 @@ class _SampleRows(NamedTuple):
 
     @property
     def width(self) -> int:
-        """The number of fields of the records that most cells are in; 1 if no record has more."""
+        """The usual field count: the one whose records have most delimiters in total, or 1."""
         counts = Counter(len(row) for row in self.rows)
         cells = {width: count * (width - 1) for width, count in counts.items()}
         return max(cells, key=lambda width: (cells[width], width), default=1)
@@ -212,7 +212,7 @@ class _SampleRows(NamedTuple):
 
     @property
     def regular_cells(self) -> int:
-        """The number of delimiters in records of the usual width; 0 if too few records have it."""
+        """The number of delimiters in records of the usual `width`; 0 if they are too few."""
         width = self.width
         places = [n for n, row in enumerate(self.rows) if len(row) == width]
         if width == 1:
@@ -231,7 +231,7 @@ class _SampleRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """The beginning of a file, and the user's options.
+    """The decoded beginning of a CSV file, and the user's options for its detection.
 
     Attributes:
         text: without the lines that `skip_rows` leaves out, and Excel's `sep=` line.
@@ -243,7 +243,7 @@ class _Sample:
     options: CsvOptions
 
     def cut(self, delimiter: str, quote: str) -> _SampleRows:
-        """Parse the sample with a delimiter and a quote; leave out comments and the cut off end."""
+        """Parse the sample with a delimiter and a quote; drop comments and a cut off record."""
         rows, lines = [], []
         comment = self.options.comment
         dialect = CsvDialect(delimiter, quote, self.options.escape, null_values=())
@@ -267,7 +267,7 @@ class _Sample:
         return len(re.findall(start, self.text, re.MULTILINE))
 
     def has_quoted_field(self, delimiter: str, quote: str) -> bool:
-        """Whether any field is quoted within one line."""
+        """Whether any field begins and ends with `quote` on the same line."""
         between = re.escape(delimiter)
         field = rf"(?:^|{between}){quote}[^{quote}\n]*{quote}(?:{between}|\r?$)"
         return re.search(field, self.text, re.MULTILINE) is not None
@@ -276,7 +276,7 @@ class _Sample:
 def detect_dialect(
     sample: bytes, options: CsvOptions, *, is_whole: bool, declared: Collection[str] = ()
 ) -> CsvDialect:
-    """Return the dialect of a UTF-8 file: the given options, the rest detected in `sample`.
+    """Return a UTF-8 file's dialect: options that are set, the rest detected in its first bytes.
 
     The sample is the file's beginning, or all of it (`is_whole`).
     """
@@ -308,7 +308,7 @@ def detect_dialect(
 
 
 def _has_header_at(index: int, sample: _SampleRows, declared: Collection[str]) -> bool:
-    """Whether the record at `index` is a header; True if it has another width than the table."""
+    """Whether the record at `index` is a header; True if it is wider or narrower than the table."""
     rows = sample.rows[index:]
     width = len(rows[0]) if rows else 0
     if sample.width > 1 and width != sample.width:
@@ -346,7 +346,7 @@ def _cut_sample(sample: _Sample, delimiter: str | None) -> _SampleRows:
 
 
 def _cut_by_rare_delimiter(sample: _Sample, usual: _SampleRows) -> _SampleRows:
-    """Return the widest uniform result of a delimiter such as `~`; `usual` if there is none."""
+    """Parse with rare delimiters such as `~`; return the widest uniform result, else `usual`."""
     taken = {usual.quote, sample.options.escape, sample.options.comment}
     delimiters = [d for d in _RARE_DELIMITERS if d in sample.text and d not in taken]
     cuts = [sample.cut(d, usual.quote) for d in delimiters]
@@ -355,7 +355,7 @@ def _cut_by_rare_delimiter(sample: _Sample, usual: _SampleRows) -> _SampleRows:
 
 
 def _choose_cut(cuts: Sequence[_SampleRows]) -> _SampleRows:
-    """Return the uniform result with most numbers and dates, else that with most regular cells."""
+    """Choose the uniform result with most numbers and dates; if none, the most regular one."""
     if uniform := [cut for cut in cuts if cut.is_uniform]:
         return max(uniform, key=lambda cut: cut.typed_share)
     usual = cuts[0]
@@ -370,7 +370,7 @@ def _choose_cut(cuts: Sequence[_SampleRows]) -> _SampleRows:
 
 
 def read_numbered_rows(text: str, dialect: CsvDialect) -> list[tuple[int, list[str]]]:
-    r"""Return the records, each with the line that it begins in, from 0; null values are empty.
+    r"""Parse CSV text; return records with their first lines, from 0. Null values become empty.
 
     A blank line is a record without fields.
 
@@ -456,7 +456,7 @@ def read_header(file: SourceFile, dialect: CsvDialect, names: Sequence[str] = ()
 
 
 def _spell_header(fields: ColumnNames, dialect: CsvDialect) -> Iterator[bytes]:
-    """Yield the header's bytes without quotes, and with all in quotes; none for special names."""
+    """Yield the header line unquoted and fully quoted; nothing if a name has special characters."""
     special = {dialect.delimiter, dialect.quote, "\n", "\r"} - {""}
     if not any(character in name for name in fields for character in special):
         for quote in {"", dialect.quote}:
@@ -471,7 +471,7 @@ def _cut_first_record(lines: bytes, dialect: CsvDialect) -> bytes:
 
 
 def _parse_header(record: bytes, file_name: str, dialect: CsvDialect) -> ColumnNames:
-    """Return the fields of a file's first record; SourceError for bad quotes, or no UTF-8."""
+    """Parse the fields of a file's first record; SourceError if it is misquoted or not UTF-8."""
     width = 1
     dialect = replace(dialect, null_values=())
     for _ in range(2):
@@ -492,7 +492,7 @@ def _parse_header(record: bytes, file_name: str, dialect: CsvDialect) -> ColumnN
 
 
 def _name_by_position(width: int, names: Sequence[str], file_name: str) -> ColumnNames:
-    """Return the given names, or `column_1`, ... for none; SourceError for too few or many."""
+    """Return `names`, or `column_1`, ... if empty; SourceError unless there are `width` of them."""
     if not names:
         return tuple(f"column_{i + 1}" for i in range(width))
     if len(names) != width:
@@ -505,7 +505,7 @@ def _name_by_position(width: int, names: Sequence[str], file_name: str) -> Colum
 
 
 def _name_unnamed(fields: ColumnNames) -> tuple[ColumnNames, tuple[tuple[str, int], ...]]:
-    """Name unnamed columns `column_N` by position; return all names, and the new ones with their N.
+    """Name empty columns `column_N` by position; return all names, and each new name with its N.
 
     >>> _name_unnamed(("", "a", "", "column_3"))
     (('column_1', 'a', 'column_3_2', 'column_3'), (('column_1', 1), ('column_3_2', 3)))
@@ -544,7 +544,7 @@ def split_file(
     *,
     read_bytes: int = _BLOCK_BYTES,
 ) -> list[Split]:
-    """Split a CSV file at record ends into ranges of about `split_bytes`; BadRecords over 100 MB.
+    """Split a CSV file at record ends, about `split_bytes` each; BadRecords for one over 100 MB.
 
     It looks for quotes and line breaks only, and parses no field. A file of one split is not read;
     of another, `on_block` is called with each block of about `read_bytes`.
@@ -570,7 +570,7 @@ def split_file(
 
 
 class CsvFile(NamedTuple):
-    """One plain UTF-8 file of a load.
+    """One CSV file of a load, as uncompressed UTF-8.
 
     Attributes:
         splits: its ranges that tasks read; empty until it is split.
@@ -585,7 +585,7 @@ class CsvFile(NamedTuple):
     candidates: Mapping[str, int] | None = None
 
     def first_rows(self) -> list[tuple[int, list[str]]]:
-        """Return the records of the first 64 KiB with their lines, without repeated headers.
+        """Return the records in the first 64 KiB, with line numbers and without repeated headers.
 
         The list is empty if the first record is longer.
         """
@@ -610,7 +610,7 @@ class CsvFile(NamedTuple):
 def detect_files(
     files: FileSet, plain: Sequence[SourceFile], declared: Sequence[str]
 ) -> list[CsvFile]:
-    """Detect each file's dialect and header; leave out empty files, SourceError if all are.
+    """Detect each file's dialect and header; drop empty files, SourceError if all are empty.
 
     Either all files have a header, or none has. `plain` are the files of the load as plain UTF-8.
 
@@ -632,7 +632,7 @@ def detect_files(
 
 
 def _detect_file(options: CsvOptions, declared: Sequence[str], file: SourceFile) -> list[CsvFile]:
-    """Return one file, in a list, with its dialect and header detected. Run inside tasks."""
+    """Detect a file's dialect and header; return it in a list of one. Run inside tasks."""
     check_signature(file, texts=options.detect)
     dialect = replace(_read_dialect(options, declared, file), encoding=file.encoding)
     names = options.columns or declared
@@ -651,7 +651,7 @@ def _detect_file(options: CsvOptions, declared: Sequence[str], file: SourceFile)
 
 
 def _read_dialect(options: CsvOptions, declared: Sequence[str], file: SourceFile) -> CsvDialect:
-    """Return a file's dialect: by its first 64 KiB, or without reading if the options set all."""
+    """Detect a file's dialect in its first 64 KiB; don't read it if the options set everything."""
     if options.with_defaults() == options:
         return CsvDialect.from_options(options)
     with file.open() as source:
@@ -661,7 +661,7 @@ def _read_dialect(options: CsvOptions, declared: Sequence[str], file: SourceFile
 
 
 def _add_trailing_column(csv: CsvFile) -> CsvFile:
-    """Add a column without a name if each record, but not the header, ends with a delimiter."""
+    """Add an unnamed column if each sampled record, but not the header, ends with a delimiter."""
     columns = csv.layout.columns
     rows = [row for _, row in csv.first_rows()]
     width = len(columns) + 1

@@ -170,7 +170,7 @@ class CsvOptions:
             )
 
     def _check_number_marks(self) -> None:
-        """Raise ConfigError for bad `decimal` or `thousands`; store special spaces as plain."""
+        """Raise ConfigError for bad `decimal` or `thousands`; replace typographic spaces."""
         if self.decimal not in (None, ".", ","):
             raise ConfigError(f"decimal mark {self.decimal!r} is not usable", "it is . or ,")
         if self.thousands is None:
@@ -188,7 +188,7 @@ class CsvOptions:
             )
 
     def with_defaults(self) -> CsvOptions:
-        """Return these options with the plain default in place of each None: no detection."""
+        """Return these options with each None replaced by its default: nothing is detected."""
         plain = CsvDialect()
         return replace(
             self,
@@ -204,7 +204,7 @@ class CsvOptions:
 
 
 def _check_character(option: str, value: str) -> None:
-    """Raise ConfigError unless an option's value is one ASCII character, and no line break."""
+    """Raise ConfigError unless the option's value is one ASCII character, but no line break."""
     if len(value) != 1 or not value.isascii() or value in "\r\n\0":
         raise ConfigError(
             f"{option} {value!r} of a CSV source is not usable",
@@ -236,7 +236,7 @@ _TIME_OF_DAY = r"[ T]([0-9]{1,2}):([0-9]{2})(:[0-9]{2}(?:\.[0-9]{1,6})?)?"
 
 @dataclass(frozen=True, slots=True)
 class NumberFormat:
-    """Numbers with a decimal mark, whose digits may be in groups of three.
+    """Format of numbers: a decimal mark, and perhaps a separator between groups of three digits.
 
     Attributes:
         decimal: `.` or `,`.
@@ -248,7 +248,7 @@ class NumberFormat:
     thousands: str
 
     def describe(self, *, is_whole: bool) -> tuple[str, ...]:
-        """Return phrases on decimal mark and separator for the report; empty for plain numbers.
+        """Name the decimal mark and separator in phrases for the report; empty for plain numbers.
 
         Whole numbers (`is_whole`) show no decimal mark.
         """
@@ -293,7 +293,7 @@ NUMBER_FORMATS = (
 
 @dataclass(frozen=True, slots=True)
 class DateFormat:
-    """Dates in a format of `strptime`, such as `%d.%m.%Y`; a time of day may follow them."""
+    """Format of dates in `strptime` notation, such as `%d.%m.%Y`; a time of day may follow."""
 
     format: str
 
@@ -307,7 +307,7 @@ class DateFormat:
         return f"^{_compile_date_format(self.format)[0]}(?:{_time_pattern(self.format)})?$"
 
     def normalize(self, texts: pa.StringArray) -> pa.StringArray:
-        """Rewrite texts that match `pattern` as ISO 8601; years 69 to 99 are of the 1900s."""
+        """Rewrite texts that match `pattern` as ISO 8601; years `69` to `99` mean 1969 to 1999."""
         import pyarrow.compute as pc
 
         pattern, iso, groups = _compile_date_format(self.format)
@@ -333,7 +333,7 @@ def _time_pattern(format: str) -> str:  # noqa: A002
 
 @lru_cache
 def _compile_date_format(format: str) -> tuple[str, str, int]:  # noqa: A002
-    """Return a format's regular expression, its ISO 8601 replacement, and its number of groups."""
+    """Return a `strptime` format's regex, its matches' ISO 8601 replacement, and group count."""
     found = re.findall("%.", format)
     at = {part: rf"\{number}" for number, part in enumerate(found, start=1)}
     parts = re.split("(%.)", format)
@@ -347,7 +347,7 @@ def _compile_date_format(format: str) -> tuple[str, str, int]:  # noqa: A002
 
 
 def check_date_format(format: str) -> None:  # noqa: A002
-    """Raise ConfigError unless a `strptime` format has year, month and day, all as numbers."""
+    """Raise ConfigError unless a `strptime` format has a numeric year, month and day."""
     found = re.findall("%.?", format)
     years = [part for part in found if part in ("%Y", "%y")]
     is_whole_date = len(years) == 1 and all(part in found for part in _DATE_DIRECTIVES)

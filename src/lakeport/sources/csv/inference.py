@@ -31,6 +31,7 @@ from lakeport.sources.csv.conversion import (
     DATE,
     INTEGER,
     NUMBER,
+    KindBits,
     all_match,
     drop_empty,
     match_kinds,
@@ -75,10 +76,13 @@ _MAY_BE_CODES = ANY_KIND + 1  # all texts may be codes in groups, such as `612 3
 _VERIFIED = 2 * _MAY_BE_CODES  # every format in the set was tried on every value
 _FORMAT_PLACE = _VERIFIED.bit_length()
 
+CandidateBits = int
+"""A set of types and formats that a column may still have; see the module."""
+
 
 @dataclass(frozen=True, slots=True)
 class FormatCandidates:
-    """The formats that inference tries, and the meaning of bits in a set of candidates. Picklable.
+    """Number and date formats that inference tries; defines the bits of candidate sets. Picklable.
 
     Attributes:
         formats: in the order of their bits.
@@ -92,7 +96,7 @@ class FormatCandidates:
 
     @classmethod
     def from_options(cls, options: CsvOptions) -> FormatCandidates:
-        """Return the formats and plain kinds that a user's options leave open."""
+        """Return the formats and kinds that are possible with a user's options."""
         numbers = tuple(
             f
             for f in NUMBER_FORMATS
@@ -108,7 +112,7 @@ class FormatCandidates:
         return cls(numbers + dates, ANY_KIND & ~NUMBER if has_comma else ANY_KIND, is_forced)
 
     def format_of_declared(self, type_: pa.DataType | None) -> Format | None:
-        """Return the format of columns declared as `type_`; None if plain, or not settled."""
+        """Return the format of columns declared as `type_`; None if plain or not yet known."""
         if type_ is None or type_ == pa.string() or type_ == pa.bool_():
             return None
         if pa.types.is_temporal(type_):
@@ -120,31 +124,31 @@ class FormatCandidates:
         return fit[-1] if fit else None
 
     @property
-    def initial(self) -> int:
-        """The set of all candidates, which a column without any value keeps."""
+    def initial(self) -> CandidateBits:
+        """Bits of all candidates: inference starts with them, an empty column keeps them."""
         if not self.formats:
             return self.plain
         return self.plain | _MAY_BE_CODES | _VERIFIED | self.format_bits
 
     @property
-    def format_bits(self) -> int:
+    def format_bits(self) -> CandidateBits:
         """The bits of all formats, without the flags below them."""
         return ((1 << 2 * len(self.formats)) - 1) << _FORMAT_PLACE
 
-    def remaining_formats(self, candidates: int) -> Iterator[tuple[Format, int]]:
-        """Yield each format in a set of candidates, with the kinds that all texts have by it."""
+    def remaining_formats(self, candidates: CandidateBits) -> Iterator[tuple[Format, KindBits]]:
+        """Yield each format left in `candidates`, with the bits of the kinds it may read."""
         for format_, place, narrow_kind in self._places():
             kinds = (candidates >> place & 3) * narrow_kind
             if kinds:
                 yield format_, kinds
 
-    def narrow(self, texts: pa.StringArray, candidates: int) -> int:
+    def narrow(self, texts: pa.StringArray, candidates: CandidateBits) -> CandidateBits:
         """Return those candidates that all texts fit; nulls and empty texts fit all."""
         plain = match_kinds(texts, candidates & ANY_KIND) if candidates & ANY_KIND else 0
         return plain | self.narrow_formats(texts, candidates)
 
-    def narrow_by_sample(self, texts: Iterable[str], candidates: int) -> int:
-        """Return candidates without plain kinds, and without formats that a text does not match."""
+    def narrow_by_sample(self, texts: Iterable[str], candidates: CandidateBits) -> CandidateBits:
+        """Drop the plain kinds, and formats that a text does not match, from `candidates`."""
         found = candidates & ~(ANY_KIND | self.format_bits)
         filled = [text.strip() for text in texts if text]
         for format_, place, _ in self._places():
@@ -152,8 +156,8 @@ class FormatCandidates:
                 found |= candidates & (3 << place)
         return found
 
-    def narrow_formats(self, texts: pa.StringArray, candidates: int) -> int:
-        """Return the formats and flags among candidates that all texts fit; no plain kinds."""
+    def narrow_formats(self, texts: pa.StringArray, candidates: CandidateBits) -> CandidateBits:
+        """Return `candidates` without plain kinds, and without formats that a text misfits."""
         rest = candidates & ~ANY_KIND
         if not rest & self.format_bits:
             return rest
@@ -173,8 +177,8 @@ class FormatCandidates:
             rest = found
         return rest
 
-    def narrow_by_kinds(self, kinds: int, candidates: int) -> int:
-        """Return the formats and flags left of candidates if all texts are of plain kinds `kinds`.
+    def narrow_by_kinds(self, kinds: KindBits, candidates: CandidateBits) -> CandidateBits:
+        """Return the format and flag bits of `candidates` that remain if all texts fit `kinds`.
 
         Whole numbers are the same in all formats. Plain numbers with a point may have groups
         instead; no text is read here, so the flag `_VERIFIED` goes.
@@ -188,19 +192,19 @@ class FormatCandidates:
             return rest & ~(self._date_bits() | _VERIFIED)
         return rest & ~self.format_bits
 
-    def _date_bits(self) -> int:
+    def _date_bits(self) -> CandidateBits:
         """Return the bits of all formats of dates."""
         return sum(3 << place for f, place, _ in self._places() if isinstance(f, DateFormat))
 
     def _places(self) -> Iterator[tuple[Format, int, int]]:
-        """Yield each format, the position of its first bit, and the plain kind of that bit."""
+        """Yield each format, the index of its first bit, and that bit's kind (integer or date)."""
         for n, format_ in enumerate(self.formats):
             kind = INTEGER if isinstance(format_, NumberFormat) else DATE
             yield format_, _FORMAT_PLACE + 2 * n, kind
 
 
-def _match_formatted(format_: Format, texts: pa.StringArray, kinds: int) -> int:
-    """Return those of `kinds` that all texts fit when read by a format; 0 if one does not match."""
+def _match_formatted(format_: Format, texts: pa.StringArray, kinds: KindBits) -> KindBits:
+    """Return the bits of `kinds` that all texts fit when read in a format; 0 if a text can't be."""
     if not kinds or not all_match(texts, format_.pattern):
         return 0
     return match_kinds(format_.normalize(texts), kinds)
@@ -227,7 +231,7 @@ PLAIN_DOUBLE = InferredType(pa.float64())
 
 @dataclass(frozen=True, slots=True)
 class NumberEvidence:
-    """Decimal marks and formats of the columns that have one for certain; they settle the others.
+    """Number formats of the unambiguous columns, by which the ambiguous ones are decided.
 
     Attributes:
         allows_comma: whether a comma may be the decimal mark; not if it delimits fields.
@@ -239,9 +243,9 @@ class NumberEvidence:
 
     @classmethod
     def collect(
-        cls, formats: FormatCandidates, columns: Iterable[int], *, allows_comma: bool
+        cls, formats: FormatCandidates, columns: Iterable[CandidateBits], *, allows_comma: bool
     ) -> NumberEvidence:
-        """Collect the decimal marks and formats that sets of candidates leave certain."""
+        """Collect decimal marks and formats of the columns whose candidates leave only one."""
         marks: set[str] = set()
         groups: set[Format] = set()
         for candidates in columns:
@@ -257,25 +261,27 @@ class NumberEvidence:
         return cls(frozenset(marks), frozenset(groups), allows_comma)
 
 
-def _number_formats(formats: FormatCandidates, candidates: int) -> dict[NumberFormat, int]:
+def _number_formats(
+    formats: FormatCandidates, candidates: CandidateBits
+) -> dict[NumberFormat, KindBits]:
     """Return the number formats in a set of candidates, with the kinds that all texts have."""
     left = formats.remaining_formats(candidates)
     return {f: kinds for f, kinds in left if isinstance(f, NumberFormat)}
 
 
 def needs_thorough_inference(
-    formats: FormatCandidates, candidates: int, evidence: NumberEvidence
+    formats: FormatCandidates, candidates: CandidateBits, evidence: NumberEvidence
 ) -> bool:
-    """Whether a column's type depends on formats that were not tried on all of its texts."""
+    """Whether a column must be read again: its type depends on formats not tried on all texts."""
     if candidates & (_VERIFIED | INTEGER) or not candidates & formats.format_bits:
         return False
     return not candidates & ANY_KIND or "," in evidence.decimal_marks
 
 
 def infer_type(
-    formats: FormatCandidates, candidates: int, evidence: NumberEvidence
+    formats: FormatCandidates, candidates: CandidateBits, evidence: NumberEvidence
 ) -> InferredType:
-    """Choose a column's type and format by its candidates; text with a `doubt` if uncertain."""
+    """Choose a column's type and format by its candidates; text with `doubt` set if ambiguous."""
     if candidates == formats.initial:
         return _TEXT._replace(is_empty=True)
     plain = candidates & ANY_KIND
@@ -298,9 +304,9 @@ def infer_type(
 
 
 def _infer_with_point(
-    fitting: Mapping[NumberFormat, int], evidence: NumberEvidence
+    fitting: Mapping[NumberFormat, KindBits], evidence: NumberEvidence
 ) -> InferredType:
-    """Choose doubles; or grouped numbers or text, if other columns have decimal commas."""
+    """Choose double for texts like `1.234`; grouped or text if others have decimal commas."""
     if _DOT_GROUPS in fitting and evidence.decimal_marks == {","}:
         if _DOT_GROUPS in evidence.group_formats:
             return _choose_format(_DOT_GROUPS, fitting[_DOT_GROUPS])
@@ -309,9 +315,9 @@ def _infer_with_point(
 
 
 def _infer_number(
-    formats: FormatCandidates, fitting: Mapping[NumberFormat, int], evidence: NumberEvidence
+    formats: FormatCandidates, fitting: Mapping[NumberFormat, KindBits], evidence: NumberEvidence
 ) -> InferredType:
-    """Choose one of the number formats that all texts fit; text with a `doubt` if uncertain."""
+    """Choose one of the number formats that fit all texts; text with `doubt` set if ambiguous."""
     if PLAIN_NUMBER in fitting:
         with_point = _infer_with_point(fitting, evidence)
         whole = fitting[PLAIN_NUMBER] & INTEGER  # whatever the mark
@@ -332,12 +338,12 @@ def _infer_number(
     return _choose_format(format_, fitting[format_])
 
 
-def _is_same_in_all(fitting: Mapping[NumberFormat, int]) -> bool:
+def _is_same_in_all(fitting: Mapping[NumberFormat, KindBits]) -> bool:
     """Whether all formats read the same values: whole numbers in the same groups."""
     return len({f.thousands for f in fitting}) == 1 and all(k & INTEGER for k in fitting.values())
 
 
-def _choose_format(format_: Format, kinds: int) -> InferredType:
+def _choose_format(format_: Format, kinds: KindBits) -> InferredType:
     """Return a format with the narrowest type of a set of kinds."""
     return InferredType(narrowest_type(kinds), format_)
 
@@ -354,7 +360,7 @@ _THREADS = 8
 
 @dataclass(frozen=True, slots=True)
 class ColumnInference:
-    """Picklable function that narrows the candidates of `columns` by all values of a split.
+    """Picklable function that infers the possible types of `columns` from all texts of a split.
 
     Attributes:
         is_thorough: whether to try every format on every text; see `narrow_by_kinds`.
@@ -369,7 +375,7 @@ class ColumnInference:
         """Return the kernel's parser; None without a kernel, or if it can't read the dialect."""
         return create_kernel_parser(self.layout.dialect, [None] * len(self.layout.columns))
 
-    def __call__(self, split: Split) -> list[dict[str, int]]:
+    def __call__(self, split: Split) -> list[dict[str, CandidateBits]]:
         """Return one dict of each column's candidates by the texts of a split. Run inside tasks.
 
         Records with a wrong number of fields are ignored.
@@ -380,22 +386,24 @@ class ColumnInference:
             candidates = self.narrow(parser, block, candidates)
         return [self.name_candidates(candidates)]
 
-    def initial_candidates(self) -> list[int]:
+    def initial_candidates(self) -> list[CandidateBits]:
         """Return all candidates for each column, 0 for those not to infer; last, unseen traces."""
         columns = self.layout.columns
         return [*(self.formats.initial if n in self.columns else 0 for n in columns), UNSEEN_TRACES]
 
-    def narrow(self, parser: CsvParser | None, block: CsvBlock, candidates: list[int]) -> list[int]:
-        """Return those candidates that a block's texts fit; the last item is the unseen traces."""
+    def narrow(
+        self, parser: CsvParser | None, block: CsvBlock, candidates: list[CandidateBits]
+    ) -> list[CandidateBits]:
+        """Return each column's candidates that fit a block's texts; last, the unseen traces."""
         *candidates, unseen = candidates
         block, traces = remove_join_traces(block, self.layout)
         narrowed = self._narrow_columns(parser, block, candidates) if self.columns else candidates
         return [*narrowed, unseen & ~traces.value]
 
     def _narrow_columns(
-        self, parser: CsvParser | None, block: CsvBlock, candidates: list[int]
-    ) -> list[int]:
-        """Return those candidates that a block's texts fit: by the kernel, or else by pyarrow."""
+        self, parser: CsvParser | None, block: CsvBlock, candidates: list[CandidateBits]
+    ) -> list[CandidateBits]:
+        """Return each column's candidates that a block's texts fit, by native kernel or pyarrow."""
         plain = [some & ANY_KIND for some in candidates]
         kinds = None if self.is_thorough else match_kinds_natively(parser, block, plain)
         if kinds is None:
@@ -414,7 +422,7 @@ class ColumnInference:
             for texts, fit, some in zip(columns, kinds, candidates, strict=True)
         ]
 
-    def _needs_texts(self, kinds: list[int], candidates: list[int]) -> bool:
+    def _needs_texts(self, kinds: list[KindBits], candidates: list[CandidateBits]) -> bool:
         """Whether any column has no plain kind but may have a format, so texts must be parsed."""
         pairs = zip(kinds, candidates, strict=True)
         return any(some & self.formats.format_bits and not fit for fit, some in pairs)
@@ -423,9 +431,9 @@ class ColumnInference:
         return parse_block(block, len(self.layout.columns), self.layout.dialect).columns
 
     def _narrow_by_sample(
-        self, block: CsvBlock, kinds: list[int], candidates: list[int]
-    ) -> list[int]:
-        """Drop formats that a block's first 16 KiB rule out: pyarrow's reader is slow to start."""
+        self, block: CsvBlock, kinds: list[KindBits], candidates: list[CandidateBits]
+    ) -> list[CandidateBits]:
+        """Drop formats that a block's first 16 KiB rule out: parsing all of it is slow."""
         width, data = len(candidates), block.data[:_SAMPLE_BYTES]
         numbered = read_numbered_rows(data.decode("utf-8", "replace"), self.layout.dialect)
         rows = [row for _, row in numbered]
@@ -437,15 +445,15 @@ class ColumnInference:
             for n, (fit, some) in enumerate(zip(kinds, candidates, strict=True))
         ]
 
-    def name_candidates(self, candidates: list[int]) -> dict[str, int]:
-        """Return the candidates of the columns to infer by name, and the unseen traces."""
+    def name_candidates(self, candidates: list[CandidateBits]) -> dict[str, CandidateBits]:
+        """Return the inferred columns' candidates by name; `TRACES` has unseen traces."""
         *candidates, unseen = candidates
         pairs = zip(self.layout.columns, candidates, strict=True)
         return {name: some for name, some in pairs if name in self.columns} | {TRACES: unseen}
 
 
-def merge_candidates(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return for each column the candidates that the texts of all parts fit.
+def merge_candidates(parts: Iterable[Mapping[str, CandidateBits]]) -> dict[str, CandidateBits]:
+    """Intersect each column's candidates over all parts; a column may be absent from a part.
 
     >>> merge_candidates([{"a": 6}, {"a": 4, "b": 1}])
     {'a': 4, 'b': 1}
@@ -459,8 +467,8 @@ def merge_candidates(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 def split_and_infer(
     file: SourceFile, header: CsvHeader, inference: ColumnInference, split_bytes: int
-) -> tuple[list[Split], dict[str, int]]:
-    """Split a file as `split_file` does; return the splits, and the candidates of the same read."""
+) -> tuple[list[Split], dict[str, CandidateBits]]:
+    """Split a file and infer its columns in the same read; return splits and candidates."""
     dialect = inference.layout.dialect
     if file.bytes - header.start <= split_bytes:
         splits = split_file(file, header, dialect, split_bytes)

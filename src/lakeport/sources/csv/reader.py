@@ -25,7 +25,7 @@ from lakeport.model import Scan, Split
 from lakeport.native import kernel
 from lakeport.native.arrays import array_of
 from lakeport.schema.types import TEXT_KINDS
-from lakeport.sources.csv.conversion import convert_texts
+from lakeport.sources.csv.conversion import KindBits, convert_texts
 from lakeport.sources.csv.dialect import CsvDialect, Format
 from lakeport.sources.splits import open_range
 
@@ -46,7 +46,7 @@ _HINT_QUARANTINE = (
 
 
 class CsvBlock(NamedTuple):
-    """A block of whole records.
+    """Consecutive whole records of a CSV file, as bytes.
 
     Attributes:
         data: the bytes; they end at a record's end or at the end of the input.
@@ -62,7 +62,7 @@ class CsvBlock(NamedTuple):
 
 
 class JoinTraces(Flag):
-    """Traces in a CSV file that several files were joined into it."""
+    """Signs that a CSV file was concatenated from several files."""
 
     MARK = 1
     """A byte order mark before a record."""
@@ -114,7 +114,7 @@ def find_record_end(data: bytes, dialect: CsvDialect) -> RecordEnd:
 
 
 def _find_quoted_fields(data: bytes, dialect: CsvDialect) -> list[tuple[int, int]]:
-    """Return start and end of each quoted field; one that is not closed ends beyond the data."""
+    """Return offsets (start, end) of quoted fields; an unclosed one ends at `len(data) + 1`."""
     if not dialect.quote:
         return []
     quote, delimiter = (re.escape(mark.encode()) for mark in (dialect.quote, dialect.delimiter))
@@ -126,7 +126,7 @@ def _find_quoted_fields(data: bytes, dialect: CsvDialect) -> list[tuple[int, int
 
 
 def _mask_literals(data: bytes, dialect: CsvDialect) -> bytes:
-    """Overwrite comments, escapes and escaped characters by `_`; the length stays."""
+    """Replace comments and escaped characters by as many `_`, so that offsets stay the same."""
     if dialect.comment:
         data = re.sub(_comment_pattern(dialect), lambda line: b"_" * len(line[0]), data)
     if not dialect.escape:
@@ -181,7 +181,7 @@ def read_blocks(
     block_bytes: int = BLOCK_BYTES,
     max_record_bytes: int = MAX_RECORD_BYTES,
 ) -> Iterator[CsvBlock]:
-    """Yield a split's whole records in blocks; BadRecords for one over `max_record_bytes`.
+    """Yield a split's whole records in blocks; BadRecords if one exceeds `max_record_bytes`.
 
     `source` stands at the split's start. A file that is shorter than the split is a SourceError.
     """
@@ -214,7 +214,7 @@ def read_blocks(
 
 
 class NativeParser:
-    """The kernel's parser of blocks of one layout, into record batches.
+    """Parses blocks of CSV records of one layout into record batches, by the native kernel.
 
     Args:
         columns: of the file; a column to leave out has an empty name.
@@ -244,7 +244,7 @@ class NativeParser:
         self._parser = create_kernel_parser(dialect, fields) if is_readable else None
 
     def parse(self, block: CsvBlock) -> pa.RecordBatch | None:
-        """Return all records of a block; None if one may be bad, or the kernel can't read it."""
+        """Parse a block; None if a record may be bad, or the native kernel can't read it."""
         if self._parser is None or block.is_in_quotes or block.has_stray_text:
             return None
         found = self._parser.parse(block.data)
@@ -263,9 +263,9 @@ class NativeParser:
 
 
 def match_kinds_natively(
-    parser: CsvParser | None, block: CsvBlock, kinds: Sequence[int]
-) -> list[int] | None:
-    """Return for each column those of its `kinds` that all its texts fit; None if unsure of a text.
+    parser: CsvParser | None, block: CsvBlock, kinds: Sequence[KindBits]
+) -> list[KindBits] | None:
+    """Return each column's bits of `kinds` that its texts fit; None if the kernel can't decide.
 
     It does what `lakeport.sources.csv.conversion.match_kinds` does, by the kernel.
     """
@@ -278,7 +278,7 @@ def match_kinds_natively(
 def create_kernel_parser(
     dialect: CsvDialect, fields: Sequence[tuple[Spec, bool] | None]
 ) -> CsvParser | None:
-    """Return a kernel's parser; None without a kernel, or if it can't read the dialect.
+    """Return a native CSV parser; None if the kernel is missing or can't read the dialect.
 
     A field is None to leave it out, else its column and whether a value is required.
     """
@@ -290,7 +290,7 @@ def create_kernel_parser(
 
 
 def _kernel_spec(column: pa.Field) -> Spec | None:
-    """Return a column's description for the kernel; None if the kernel has no such type."""
+    """Return a column's name, kind and decimal size for the native kernel; None if unsupported."""
     if pa.types.is_decimal128(column.type):
         return column.name, "decimal", (column.type.precision, column.type.scale)
     kind = TEXT_KINDS.get(column.type)
@@ -298,7 +298,7 @@ def _kernel_spec(column: pa.Field) -> Spec | None:
 
 
 class CsvLayout(NamedTuple):
-    """The columns and the dialect that files may share.
+    """Columns, dialect and header that one or several CSV files have in common.
 
     Attributes:
         headers: their header as it stands there, and as other programs would write it.
@@ -310,7 +310,7 @@ class CsvLayout(NamedTuple):
 
 
 def remove_join_traces(block: CsvBlock, layout: CsvLayout) -> tuple[CsvBlock, JoinTraces]:
-    r"""Remove byte order marks and repeated headers; return the other records, and traces found.
+    r"""Remove byte order marks and repeated headers; return the rest and the traces found.
 
     >>> layout = CsvLayout(("a", "b"), headers=frozenset({b"a,b"}))
     >>> block, traces = remove_join_traces(CsvBlock(b"1,2\r\na,b\n3,4\n", 1, False), layout)
@@ -337,7 +337,7 @@ def remove_join_traces(block: CsvBlock, layout: CsvLayout) -> tuple[CsvBlock, Jo
 
 
 def _remove_marks(record: bytes) -> bytes:
-    """Return a record without all byte order marks before it."""
+    """Remove all byte order marks at the start of a record."""
     while record.startswith(BOM_UTF8):
         record = record.removeprefix(BOM_UTF8)
     return record
@@ -379,7 +379,7 @@ def parse_block(block: CsvBlock, width: int, dialect: CsvDialect) -> ParsedBlock
 
 
 def _parse_texts(data: bytes, width: int, dialect: CsvDialect) -> tuple[pa.Table, dict[int, int]]:
-    """Parse all fields as text; return them, and each ragged record's ordinal with its width.
+    """Parse all fields as text; return the table, and each ragged record's ordinal with its width.
 
     Ragged records are not in the table.
     """
@@ -424,14 +424,14 @@ def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _good_ordinals(rows: int, bad: Mapping[int, str]) -> Sequence[int]:
-    """Return each row's ordinal among the block's records: the bad ones' are left out."""
+    """Return each good row's ordinal among the block's records, skipping the ordinals in `bad`."""
     if not bad:
         return range(rows)
     return [n for n in range(rows + len(bad)) if n not in bad][:rows]
 
 
 def _find_undecodable(data: bytes) -> str:
-    """Return the place of the first byte that is not UTF-8, as a reason; empty for UTF-8."""
+    """Return a reason that names the first byte that is not UTF-8; empty for valid UTF-8."""
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -440,14 +440,14 @@ def _find_undecodable(data: bytes) -> str:
 
 
 def _find_fault(record: bytes, dialect: CsvDialect) -> str:
-    """Return why a record is bad that pyarrow would accept (UTF-8, quotes); empty if it is good."""
+    """Return why a record is not UTF-8 or misquoted, which pyarrow misses; empty if it is good."""
     if fault := _find_undecodable(record):
         return fault
     return "text after a closing quote" if find_record_end(record, dialect).has_stray_text else ""
 
 
 def _parse_without_faults(block: CsvBlock, width: int, dialect: CsvDialect) -> ParsedBlock:
-    """Parse the records of a block that have no fault; add the others to `bad`."""
+    """Parse a block without its records that are misquoted or not UTF-8; list those in `bad`."""
     good: list[bytes] = []
     bad: dict[int, str] = {}
     places: list[int] = []
@@ -491,7 +491,7 @@ class CsvReader:
     is_joined: bool = False
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """Yield a split's good records; BadRecords for a bad one, unless `skip_bad`.
+        """Yield a split's good records; raise BadRecords for a bad one, unless `skip_bad`.
 
         Columns that the schema lacks are left out: the plan refuses a file that may not have them.
         A file that can't be read is a SourceError.
@@ -503,7 +503,7 @@ class CsvReader:
                 yield batch
 
     def scan(self, split: Split) -> Scan:
-        """Read a split; return its bad records, and counts of good ones and of unknown values."""
+        """Read a split; return its bad records, and count good ones and undeclared values."""
         rows = 0
         bad: list[BadRecord] = []
         extra = self._extra_columns(split)
@@ -528,7 +528,7 @@ class CsvReader:
         return replace(self, schema=pa.schema([*self.schema, *extra]))
 
     def as_text(self, columns: Collection[str]) -> CsvReader:
-        """Return the same reader, which yields the texts of some columns unconverted."""
+        """Return the same reader, which leaves some columns as text."""
         text = [f.with_type(pa.string()) if f.name in columns else f for f in self.schema]
         formats = {name: how for name, how in self.formats.items() if name not in columns}
         return replace(self, schema=pa.schema(text), formats=formats)
@@ -545,7 +545,7 @@ class CsvReader:
         return f"{hint} Or {_HINT_QUARANTINE}" if hint else _HINT_QUARANTINE
 
     def _extra_columns(self, split: Split) -> dict[str, int]:
-        """Return the columns of a split's file that the schema lacks: name -> position, from 0."""
+        """Return positions (from 0) by name of a file's columns that the schema lacks."""
         known = set(self.schema.names)
         names = self._layout(split).columns
         return {n: i for i, n in enumerate(names) if n and n not in known}
@@ -553,7 +553,7 @@ class CsvReader:
     def _read_blocks(
         self, split: Split, *, as_texts: bool = False
     ) -> Iterator[tuple[pa.RecordBatch, list[BadRecord], ParsedBlock | None]]:
-        """Yield the good records of each block, its bad ones, and its texts if pyarrow parsed it.
+        """Yield each block's good records, bad ones, and texts (None if parsed natively).
 
         With `as_texts`, pyarrow parses each block; the kernel keeps no texts.
         """
@@ -571,7 +571,7 @@ class CsvReader:
                 yield self._null_empty(batch), bad, parsed
 
     def _null_empty(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch with null for empty texts in the columns of `empty`."""
+        """Replace empty texts by null in the columns that have no value at all."""
         for name in self.empty:
             place, texts = batch.schema.get_field_index(name), batch.column(name)
             texts = pc.if_else(pc.equal(texts, ""), None, texts)
@@ -605,7 +605,7 @@ class CsvReader:
     def _find_faults(
         self, column: str, values: pa.Array, failed: pa.BooleanArray | None
     ) -> Iterator[tuple[Any, str]]:
-        """Yield masks of a column's bad values, each with the reason: wrong type, or missing."""
+        """Yield masks of a column's invalid and missing values, each with the reason."""
         if failed is not None:
             yield failed, f"the text is not a value of type {values.type}"
         if column in self.required and values.null_count:
@@ -614,7 +614,7 @@ class CsvReader:
     def _locate_bad(
         self, faults: dict[int, tuple[str, str]], block: CsvBlock, split: Split
     ) -> list[BadRecord]:
-        """Return the bad records of a block with their lines and bytes.
+        """Return a BadRecord, with line number and raw bytes, for each ordinal in `faults`.
 
         Args:
             faults: ordinal among the block's records -> the column at fault, and the reason.
@@ -637,7 +637,7 @@ class CsvReader:
 
 
 def read_split_blocks(split: Split, dialect: CsvDialect, stream: str) -> Iterator[CsvBlock]:
-    """Open a split's file, SourceError if it can't be read, and yield its blocks of records.
+    """Open a split's file and yield its blocks of records; SourceError if it can't be read.
 
     See `read_blocks`.
     """
@@ -646,7 +646,7 @@ def read_split_blocks(split: Split, dialect: CsvDialect, stream: str) -> Iterato
 
 
 def hint_for_reason(reason: str, dialect: CsvDialect) -> str:
-    """Return a hint on options that may read a bad record, by its reason; empty if none would."""
+    """Return a hint on CSV options that may cure a bad record's `reason`; empty if none would."""
     if "UTF-8" in reason:
         return (
             "the file was read as UTF-8: `--encoding` names another one, such as cp1252 (Western), "
