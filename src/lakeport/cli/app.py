@@ -70,6 +70,7 @@ def _lakeport(
     ctx: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
+    """Print the version for `--version`, or the first steps if no command is given."""
     if version:
         typer.echo(f"{NAME} {installed(NAME)}")
         raise typer.Exit
@@ -78,7 +79,7 @@ def _lakeport(
 
 
 def _land() -> Callable[..., None]:
-    """Return the command `land`, whose module takes long to import."""
+    """Import the slow module of the command `land`, and return the command's function."""
     from lakeport.cli.land import land
 
     return land()
@@ -153,7 +154,7 @@ app.command("version", **command_help(SET_UP, "lakeport version --json"))(versio
 
 
 def start(program: str, arguments: Sequence[str]) -> int:
-    """Run the program `lakeport` or `target-lakeport`; return the exit code, as `run` does."""
+    """Run `lakeport` or `target-lakeport`, print any error, and return the exit code."""
     commands = app
     if program != NAME:
         from lakeport.cli import singer  # imports all that a load needs
@@ -164,7 +165,7 @@ def start(program: str, arguments: Sequence[str]) -> int:
 
 
 def fail(arguments: Sequence[str], error: LakeportError) -> int:
-    """Print an error as commands do, as JSON or with its traceback; return its exit code."""
+    """Print an error, as JSON for `--json`, with traceback for `--debug`; return its exit code."""
 
     def raise_error() -> int:
         raise error
@@ -173,7 +174,7 @@ def fail(arguments: Sequence[str], error: LakeportError) -> int:
 
 
 def complete() -> int:
-    """Print completions of the command line in a shell's variables; return the exit code."""
+    """Print tab completions for the shell, which sets variables; return the exit code."""
     try:
         typer.main.get_command(app).main([], NAME)
     except SystemExit as end:
@@ -187,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(program: typer.Typer, name: str, arguments: Sequence[str] | None = None) -> int:
-    """Run a program's command, by default of the process's arguments; print its error, if any.
+    """Run a command line (default: this process's), print any error; return the exit code.
 
     Return the exit code: 0, or the error class's (see `lakeport.errors`), 130 when interrupted.
     """
@@ -198,7 +199,7 @@ def run(program: typer.Typer, name: str, arguments: Sequence[str] | None = None)
 
 
 def run_guarded(arguments: Sequence[str], body: Callable[[], int]) -> int:
-    """Run a body and return its exit code, or print its error, as JSON for `--json`: 1 to 143."""
+    """Run `body` and return its exit code; print an error (JSON for `--json`) and return its."""
     output: Output = Json() if "--json" in arguments else Console(sys.stderr)
     try:
         with raise_on_signals(), Guard(output, "--debug" in arguments):
@@ -210,7 +211,7 @@ def run_guarded(arguments: Sequence[str], body: Callable[[], int]) -> int:
 
 
 def _invoke(program: typer.Typer, name: str, arguments: list[str]) -> Any:
-    """Run the command of a command line; return its result, or raise ConfigError for a wrong line.
+    """Parse a command line, run its command and return the result; ConfigError if it is wrong.
 
     It does not call the program, which would turn every interrupt into one silent exit code.
     """
@@ -224,7 +225,7 @@ def _invoke(program: typer.Typer, name: str, arguments: list[str]) -> Any:
 
 
 def _usage_error(error: Any, name: str) -> ConfigError:
-    """Translate click's error about a command line to a ConfigError with a hint at `--help`."""
+    """Convert click's usage error to a ConfigError whose hint names `--help`."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context else name
     problem = error.format_message().rstrip(".").replace("Value error, ", "")
@@ -232,7 +233,7 @@ def _usage_error(error: Any, name: str) -> ConfigError:
 
 
 def _flush() -> None:
-    """Flush stdout, or discard it if its reader has closed it: Python would fail at its end."""
+    """Flush stdout; if its reader has closed it, redirect it, or Python would fail on exit."""
     try:
         sys.stdout.flush()
     except (OSError, ValueError):

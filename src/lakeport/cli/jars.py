@@ -51,7 +51,7 @@ def check(lake: Invocation) -> None:
 
 
 def _print_report(report: CheckReport, output: Console) -> None:
-    """Print each item of a report, with its hint below it."""
+    """Print the items of a connection test, each with its hint below it."""
     output.say(report.target)
     for item in report.items:
         output.say(f"{item.status:<8} {item.name}: {item.detail}", hanging=9)
@@ -93,7 +93,7 @@ def jars(
 
 
 def _java() -> str:
-    """Return the version and path of the Java for Spark, or why there is none."""
+    """Return the version and path of the Java for Spark, or the error if there is none."""
     try:
         found = find_java()
     except MissingDependency as problem:
@@ -102,7 +102,7 @@ def _java() -> str:
 
 
 def _engine(version: str) -> str:
-    """Return the default engine of loads, by LAKEPORT_ENGINE, as text for `lakeport version`."""
+    """Return the default engine, from LAKEPORT_ENGINE or Spark, as `lakeport version` shows it."""
     named = os.environ.get("LAKEPORT_ENGINE") or "spark"
     if named == "spark":
         return f"Spark {version}, local[{available_cores()}]"
@@ -111,7 +111,7 @@ def _engine(version: str) -> str:
 
 
 def _parse_needs(given: str) -> list[str]:
-    """Translate the words of `--for` to names in `spark.jvm.jars`; ConfigError for unknown ones."""
+    """Convert the value of `--for` to jar names in `spark.jvm.jars`; ConfigError for others."""
     names = [name.strip() for name in given.split(",") if name.strip()]
     unknown = [name for name in names if name not in (*_NEEDS, "all")]
     if unknown or not names:

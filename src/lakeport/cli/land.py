@@ -81,14 +81,14 @@ class KeyOption(NamedTuple):
 
 
 class KeyOptions(NamedTuple):
-    """Options for keys of one config class, under one heading of a command's help, if any."""
+    """Command-line options for keys of one config class, with their heading in the help."""
 
     fields: Mapping[str, FieldInfo]
     heading: str
     keys: tuple[KeyOption, ...]
 
     def parameters(self) -> Iterator[Parameter]:
-        """Yield a parameter of a command, as typer reads it, for each option."""
+        """Yield a function parameter for each option, annotated for typer."""
         for key in self.keys:
             field = self.fields[key.name]
             option = typer.Option(
@@ -104,7 +104,7 @@ class KeyOptions(NamedTuple):
             )
 
     def read_keys(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return key -> value for the options that are given on a command line."""
+        """Return the config keys that are given on a command line, with their values."""
         values = {key: arguments[key.argument] for key in self.keys}
         return {
             key.name: key.gives if value is True else value
@@ -114,7 +114,7 @@ class KeyOptions(NamedTuple):
 
 
 def _metavar(annotation: Any) -> str | None:
-    """Return an option's placeholder by its key's type: choices, "A,B" for names; else None."""
+    """Return an option's placeholder in the help: its choices, "A,B" for a list; else None."""
     if get_origin(annotation) is Literal:
         return "|".join(get_args(annotation))
     if isinstance(annotation, UnionType):
@@ -127,7 +127,7 @@ def _metavar(annotation: Any) -> str | None:
 
 
 def _help_text(field: FieldInfo, *, repeated: bool) -> str:
-    """Return a key's description, with its default value if that is text or a number."""
+    """Return a key's description and, if it is text or a number, its default value."""
     about, default = field.description or "", field.default
     if repeated:
         return f"{about} Repeat it for more."
@@ -138,7 +138,7 @@ def _help_text(field: FieldInfo, *, repeated: bool) -> str:
 
 
 def _csv_fields() -> dict[str, FieldInfo]:
-    """Return the fields of `CsvOptions`, described as in its docstring; `python -OO` drops that."""
+    """Return the fields of `CsvOptions`, with descriptions from the class's docstring."""
     text = cleandoc(CsvOptions.__doc__ or "")
     about = dict(re.findall(r"^    (\w+): (.+(?:\n {5,}.+)*)", text, re.MULTILINE))
     words = {each.name: about.get(each.name, "").split() for each in fields(CsvOptions)}
@@ -330,7 +330,7 @@ def _land(
         given = collect_keys(
             {**_config_keys(arguments), "run_id": run_id, "engine": engine}, set_keys, spark
         )
-        reading = _reading(arguments) | transform_options(sql, python, expect)
+        reading = _reader_arguments(arguments) | transform_options(sql, python, expect)
         if full_refresh:
             reading["full_refresh"] = True
         config = load_target(to, given)
@@ -354,7 +354,7 @@ def _land(
 
 
 def land() -> Callable[..., None]:
-    """Return the command `land`, with all its options in its signature, in the help's order."""
+    """Return the function of the command `land`, with a parameter for every option."""
 
     def command(*, ctx: typer.Context, **arguments: Any) -> None:
         _land(ctx, **arguments)
@@ -381,8 +381,8 @@ def _config_keys(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _reading(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `lakeport.land` about reading a source: format, schema, CSV."""
+def _reader_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `lakeport.land`'s arguments for reading: format, schema, CSV options."""
     given = _FORMAT.read_keys(arguments)
     if file := given.pop("columns_schema", ""):
         from lakeport.sources.files.declared_columns import load_declaration
@@ -398,7 +398,7 @@ def _reading(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _output(json_out: bool, state: Path | None, reads_stdin: bool) -> Output:
-    """Return the command's output; stdout carries JSON, else stdin's Singer STATE, else text."""
+    """Return the printer; for stdin without `--state` and JSON, STATE takes stdout, text stderr."""
     if not state and (json_out or not reads_stdin):
         return Json() if json_out else Console()
     from lakeport.sources.singer.state import StateOutput
@@ -421,7 +421,7 @@ _KINDS = {
 def choose_source(
     names: list[str], arguments: Mapping[str, Any], environment: Mapping[str, str]
 ) -> Any:
-    """Return the one source that a command line names, as `lakeport.land` takes it.
+    """Build the one source that a command line names, as an argument of `lakeport.land`.
 
     `names` are files, folders or globs; the environment is for `${NAME}` in a database's URI.
 
@@ -456,7 +456,7 @@ def choose_source(
 
 
 def _source_kind(names: list[str], given: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the one kind of source that a command line names; else raise ConfigError."""
+    """Return the kind of source on a command line, such as `files`; ConfigError unless one."""
     named = [
         kind
         for kind, (_, key, *_) in _KINDS.items()
@@ -476,7 +476,7 @@ def _source_kind(names: list[str], given: Mapping[str, Mapping[str, Any]]) -> st
 
 
 def _database(given: dict[str, Any], environment: Mapping[str, str]) -> DatabaseSource:
-    """Return a command line's database source; ConfigError for wrong options, or a password."""
+    """Build a database source from options; ConfigError if they are wrong or hold a password."""
     if any("${" not in secret for secret in DatabaseSource(**given).secrets()):
         raise ConfigError(
             "the URI holds a password, and other users can read a command line",
@@ -488,7 +488,7 @@ def _database(given: dict[str, Any], environment: Mapping[str, str]) -> Database
 
 
 def _tap(command: str) -> TapSource:
-    """Return the source for a tap's command; ConfigError if it is empty or has an open quote."""
+    """Build a tap source from a command; ConfigError if that is empty or has an open quote."""
     try:
         words = shlex.split(command)
     except ValueError:

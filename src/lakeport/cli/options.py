@@ -85,12 +85,12 @@ Expect = Annotated[
 def keyword_parameter(
     name: str, annotation: object, default: object = Parameter.empty
 ) -> Parameter:
-    """Return a keyword parameter for a command's signature, from which typer makes an option."""
+    """Return a keyword-only parameter, from which typer makes a command's option."""
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def body_parameters(body: Callable[..., None]) -> list[Parameter]:
-    """Return a function's parameters as keyword ones, without its first and a `**` parameter."""
+    """Return a function's parameters as keyword-only, without the first and any `**` one."""
     _, *own = signature(body, eval_str=True).parameters.values()
     own = [each for each in own if each.kind is not Parameter.VAR_KEYWORD]
     return [each.replace(kind=Parameter.KEYWORD_ONLY) for each in own]
@@ -99,7 +99,7 @@ def body_parameters(body: Callable[..., None]) -> list[Parameter]:
 def make_command(
     command: Callable[..., None], body: Callable[..., None], parameters: Sequence[Parameter]
 ) -> Callable[..., None]:
-    """Return a command with a signature for typer, and with its body's name and docstring."""
+    """Give `command` these parameters and `body`'s name and docstring, for typer; return it."""
     command.__name__, command.__doc__ = body.__name__, body.__doc__
     command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return command
@@ -130,7 +130,7 @@ def internal_column_keys(left_out: bool, prefix: str | None) -> dict[str, Any]:
 def collect_keys(
     options: Mapping[str, Any], set_keys: Iterable[str] | None, spark: Iterable[str] | None
 ) -> dict[str, Any]:
-    """Return the config keys that a command line sets by options, `--set` and `--spark`.
+    """Return the config keys set by options, `--set` and `--spark`, under lakeport's names.
 
     Raises:
         ConfigError: a text has no `=`, or a key is given twice.
@@ -152,7 +152,7 @@ def collect_keys(
 
 
 def refuse_secrets(given: Mapping[str, Any], model: type[DestinationConfig]) -> None:
-    """Raise ConfigError for secrets in a command line's keys, as every user can read them.
+    """Raise ConfigError for secrets on a command line, as every user can read it.
 
     The hint says where to put them.
     """
@@ -173,7 +173,7 @@ def refuse_secrets(given: Mapping[str, Any], model: type[DestinationConfig]) -> 
 def parse_pairs(
     texts: Iterable[str] | None, option: str, *, split_at_last: bool = False
 ) -> dict[str, str]:
-    """Parse texts `key=value`, split at the first or last `=`, to a mapping; empty for None.
+    """Parse texts `key=value` to a dict, split at the first or last `=`; empty for None.
 
     Raises:
         ConfigError: a text has no `=`, or a key is given twice.
@@ -232,7 +232,7 @@ def _parse_expectation(text: str) -> dict[str, Any]:
 def internal_columns_note(
     config: DestinationConfig, off_switch: str, report: LandingReport
 ) -> tuple[str, ...]:
-    """Return a note about a new table's internal columns; () if the config has a key about them.
+    """Return a note on a new table's internal columns; () if the config sets their keys.
 
     The note names `off_switch`, the option or key that leaves them out.
     """

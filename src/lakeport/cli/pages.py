@@ -68,7 +68,7 @@ def page(
 
 
 def with_page(output: Output, path: Path | None) -> Observer:
-    """Return an observer that prints a load and writes its page; ConfigError for a bad path."""
+    """Return an observer that prints a load and writes its HTML page, if a path is given."""
     if path is None:
         return output
     check_output_path(path)
@@ -82,14 +82,14 @@ class _LoadPageWriter(Observer):
         self._path, self._output = path, output
 
     def on_finished(self, report: LandingReport) -> None:
-        """Write the page; a failure is a warning, since the rows are committed."""
+        """Write the page; if that fails, print a warning, as rows are committed."""
         from lakeport.pages.file import build_report_file
 
         write_page(build_report_file(report.to_dict()), self._path, self._output)
 
 
 def write_page(made: PageFile, path: Path, output: Output) -> None:
-    """Write an ended run's page; print a warning if it can't be written, as rows are committed."""
+    """Write the HTML page of an ended run; print a warning if that fails, as rows are committed."""
     try:
         write_output(made.html, path)
     except ConfigError as error:
@@ -97,7 +97,7 @@ def write_page(made: PageFile, path: Path, output: Output) -> None:
 
 
 def _print_file(output: Output, made: PageFile, path: str) -> None:
-    """Print a written file's path, size and number of pages."""
+    """Print a page file's path and size, and its numbers of pages and of tables without one."""
     written = len(made.html.encode())
     if isinstance(output, Json):
         facts = {"pages": made.pages, "left_out": made.left_out}
@@ -172,7 +172,7 @@ def _print_url(lake: Invocation, address: Address, token: str) -> None:
 
 
 def _error_printer(lake: Invocation) -> OnError:
-    """Return a callback that prints a page's error with its traceback; without --debug, nothing."""
+    """Return a callback that prints a page's error with traceback; no-op without `--debug`."""
     secrets = lake.config.secrets()
 
     def print_error(error: BaseException) -> None:

@@ -74,7 +74,7 @@ def show(
 
 
 def _print_records(output: Console, one: SetAside, head: Sequence[bytes]) -> None:
-    """Print the rejected records of a run and stream: counts by reason, files, first records."""
+    """Print a run's rejected records of one stream: counts by reason, files, first ones."""
     stream = format_value(one.stream) or "lines of no stream"
     output.say(f"{stream}: {pluralize(one.records, 'record')} of run {format_value(one.run_id)}")
     for reason in one.reasons:
@@ -150,7 +150,7 @@ def replay(
 
 
 def _outcome(one: Replayed) -> str:
-    """Return the line about one replayed run."""
+    """Return a line about a replayed run: rows landed, and records rejected again."""
     subject = f"run {format_value(one.run_id)}: {pluralize(one.records, 'record')}"
     if one.before:
         return f"{subject}, replayed before: nothing was landed again"

@@ -53,7 +53,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def exit_process(code: int) -> NoReturn:
-    """End the process; after a signal, within two seconds and without waiting for threads.
+    """End the process with `code`; after a signal, within 2 seconds, without its threads.
 
     The interpreter would wait for threads with requests to a store, which may hang. An exit
     function may hang, too: the signal's exception may have left a lock taken.
@@ -75,7 +75,7 @@ def _exit_later(code: int, seconds: float) -> NoReturn:
 
 @contextmanager
 def on_forced_end(callback: Callable[[type[KeyboardInterrupt]], object]) -> Iterator[None]:
-    """Context manager that calls `callback` if the process is ended while its body runs on."""
+    """Context manager that has `callback` called if a signal's deadline ends the process."""
     _callbacks.append(callback)
     try:
         yield
@@ -85,7 +85,7 @@ def on_forced_end(callback: Callable[[type[KeyboardInterrupt]], object]) -> Iter
 
 @contextmanager
 def raise_on_signals() -> Iterator[None]:
-    """Context manager in whose body SIGTERM raises `Terminated`, SIGINT `KeyboardInterrupt`.
+    """Context manager in which SIGTERM raises `Terminated`, SIGINT `KeyboardInterrupt`.
 
     It does nothing outside the main thread. Python runs a signal's handler in the main thread,
     wherever that is, and some places are bad. An exception in a finalizer or a weak reference's
@@ -114,7 +114,7 @@ def raise_on_signals() -> Iterator[None]:
 
 
 class _SignalHandlers:
-    """Handlers that raise an exception for a signal, or delay it where it would be lost.
+    """Signal handlers that raise an exception, or delay it where Python would drop it.
 
     Args:
         before: puts the previous handlers back when it is closed.
@@ -146,17 +146,17 @@ class _SignalHandlers:
     def _set_handler(
         self, number: signal.Signals, handler: Callable[[int, FrameType | None], None]
     ) -> None:
-        """Set a signal's handler, and have `before` put the previous one back."""
+        """Set a signal's handler; closing `before` restores the previous one."""
         self._before.callback(signal.signal, number, signal.signal(number, handler))
 
     def _on_signals(self, numbers: bytes) -> None:
-        """Cut waits short and start the deadline; called in a thread with the signals' numbers."""
+        """Start the deadline and end waits early; a byte of `numbers` is a signal's number."""
         for kind in [self._exceptions[number] for number in numbers if number in self._exceptions]:
             self._deadline.start(kind)
             request_end()
 
     def _raise(self, kind: type[KeyboardInterrupt], frame: FrameType | None) -> None:
-        """Raise the exception, or delay it if the frame is within an import."""
+        """Raise an exception of `kind`, or delay it if the main thread is in an import."""
         if _count_import_frames(frame) <= self._imports:
             raise kind
         self._delay(kind)
@@ -167,7 +167,7 @@ class _SignalHandlers:
         self._interrupt_again()
 
     def _on_unraisable(self, event: UnraisableHookArgs) -> None:
-        """Delay an exception that a finalizer has dropped; pass others to the previous hook."""
+        """Hook for dropped exceptions: delay an interrupt, pass others to the previous hook."""
         if issubclass(event.exc_type, KeyboardInterrupt):
             self._delay(event.exc_type)
         else:
@@ -180,7 +180,7 @@ class _SignalHandlers:
 
 
 class _Deadline:
-    """Ends the process some seconds after a signal, unless it has ended by then.
+    """Ends the process some seconds after a signal, unless it has ended or `cancel` is called.
 
     It takes no lock of `threading`: the signal's exception may have left any of them taken.
     """
@@ -189,7 +189,7 @@ class _Deadline:
         self._at = float("inf")
 
     def start(self, kind: type[KeyboardInterrupt]) -> None:
-        """Start to count; a second call leaves less time."""
+        """Start the countdown in a thread; a second call shortens it."""
         seconds = _END_SECONDS if self._at == float("inf") else _SECOND_SECONDS
         at = time.monotonic() + seconds
         if at < self._at:
@@ -201,14 +201,14 @@ class _Deadline:
         self._at = float("inf")
 
     def _wait(self, at: float, kind: type[KeyboardInterrupt]) -> None:
-        """End the process at a time of `time.monotonic`, if it still counts."""
+        """Sleep until `at` (`time.monotonic`), then end the process unless the deadline moved."""
         time.sleep(max(0.0, at - time.monotonic()))
         if self._at == at:
             _end_now(kind)
 
 
 def _end_now(kind: type[KeyboardInterrupt]) -> NoReturn:
-    """Print the last message, within a second, and end the process, whatever its threads do."""
+    """Call the end's callback, waiting a second at most, and end the process with its threads."""
     code = TERMINATED if issubclass(kind, Terminated) else INTERRUPTED
     _thread.start_new_thread(_exit_later, (code, _WORDS_SECONDS))
     _run_callback(kind)
@@ -216,7 +216,7 @@ def _end_now(kind: type[KeyboardInterrupt]) -> NoReturn:
 
 
 def _run_callback(kind: type[KeyboardInterrupt]) -> None:
-    """Run the innermost `on_forced_end` callback with the signal's exception, then `atexit`'s."""
+    """Call the innermost `on_forced_end` callback, ignoring its errors; then `atexit`'s."""
     for callback in _callbacks[-1:]:
         with suppress(Exception):
             callback(kind)
@@ -225,7 +225,7 @@ def _run_callback(kind: type[KeyboardInterrupt]) -> None:
 
 @contextmanager
 def _interrupting(on_signals: Callable[[bytes], None]) -> Iterator[Callable[[], None]]:
-    """Interrupt the main thread again after each signal, at growing intervals, from a thread.
+    """Context manager with a thread that repeats a signal's interrupt of the main thread.
 
     Python's C code writes each signal's number into a pipe, whatever the main thread does.
 
@@ -276,7 +276,7 @@ def _write_byte(pipe: int, byte: bytes) -> None:
 
 
 def _count_import_frames(frame: FrameType | None) -> int:
-    """Count the import system's frames on a stack."""
+    """Count the frames on a stack that belong to Python's import system."""
     count = 0
     while frame is not None:
         count += frame.f_code.co_filename.startswith(_IMPORT_SYSTEM)

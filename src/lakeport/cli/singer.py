@@ -24,7 +24,7 @@ _CAPABILITIES = ("about", "activate-version", "batch", "hard-delete", "validate-
 
 
 class Format(StrEnum):
-    """Formats of `--about`."""
+    """Output formats of `target-lakeport --about`."""
 
     TEXT = "text"
     JSON = "json"
@@ -67,7 +67,7 @@ def target(
 
 
 def _land(configs: list[str], source: str, run_id: str | None, debug: bool) -> None:
-    """Land the messages of a file, or of stdin for `-`."""
+    """Land the Singer messages of a file, or of stdin for `-`; write STATE to stdout."""
     states = StateOutput(stream=sys.stdout.buffer)
     output = Console(sys.stderr, states=states.emit)
     with Guard(output, debug, again=RUN_AGAIN) as guard:
@@ -79,7 +79,7 @@ def _land(configs: list[str], source: str, run_id: str | None, debug: bool) -> N
 
 
 def _facts() -> dict[str, Any]:
-    """Return the facts for `--about`, under the SDK's names."""
+    """Return name, version, capabilities and settings for `--about`, keyed as by Meltano's SDK."""
     try:
         package = metadata("lakeport")
     except PackageNotFoundError:
@@ -101,7 +101,7 @@ def _json(facts: dict[str, Any]) -> str:
 
 
 def _text(facts: dict[str, Any]) -> str:
-    """Return the facts for `--about` as lines of text, as the SDK prints them."""
+    """Return the facts for `--about` as lines of text, as Meltano's SDK prints them."""
     lines = [
         f"Name: {facts['name']}",
         f"Description: {facts['description']}",

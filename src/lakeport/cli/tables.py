@@ -98,7 +98,7 @@ Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Show at
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """One call of a command about a lake or a table, named as on the command line."""
+    """A call of a lake or table command: its printer, the name given, config and table."""
 
     output: Output
     name: str
@@ -126,7 +126,7 @@ class Invocation:
 
 
 def lake_command(body: Body, name: object = Target) -> Body:
-    """Make a function a command about a lake: it gets an `Invocation` and its own options.
+    """Decorate a function as a command about a lake; it is called with an `Invocation`.
 
     `name` is the annotation of the argument that names the lake.
     """
@@ -134,7 +134,7 @@ def lake_command(body: Body, name: object = Target) -> Body:
 
 
 def table_command(cut_off: tuple[str, str] = _READS) -> Callable[[Body], Body]:
-    """Return a decorator for a command about a table; `cut_off`: message and hint for signals."""
+    """Return a decorator for a table command; `cut_off`: message and hint after a signal."""
 
     def decorate(body: Body) -> Body:
         own = body_parameters(body)
@@ -149,7 +149,7 @@ def table_command(cut_off: tuple[str, str] = _READS) -> Callable[[Body], Body]:
 
 
 def _build_command(body: Body, parameters: Sequence[Parameter], cut_off: tuple[str, str]) -> Body:
-    """Build a command that calls `body` with an `Invocation`; `--to` marks one about a table."""
+    """Build a command that calls `body` with an `Invocation`; `--to` makes it one on a table."""
     of_table = any(each.name == "to" for each in parameters)
 
     def command(
@@ -217,7 +217,7 @@ def runs(
 
 
 def show_tables(output: Output, target: str, found: Sequence[LakeTable]) -> None:
-    """Print a lake's tables with their problems, or that there is none."""
+    """Print a lake's tables, then problems with reading them; or that there is none."""
     if isinstance(output, Json):
         output.document([table.to_dict() for table in found])
         return
@@ -242,7 +242,7 @@ def show_tables(output: Output, target: str, found: Sequence[LakeTable]) -> None
 
 
 def _show_runs(output: Console, found: Sequence[LakeRun]) -> None:
-    """Print runs as a table, then their errors."""
+    """Print runs as a table, then the errors of failed runs."""
     rows = [
         (
             format_time(run.started),
@@ -262,7 +262,7 @@ def _show_runs(output: Console, found: Sequence[LakeRun]) -> None:
 
 
 def _show_run(output: Console, run: LakeRun) -> None:
-    """Print all facts of a run's report, then its streams or loads; leave out empty values."""
+    """Print a run's report, then its streams or loads; leave out empty values."""
     report: dict[str, Any] = {**run.report, "result": "ok" if run.ok else run.error}
     if engine := report.get("engine"):
         parts = str(EngineReport(**engine)), engine["application"]
@@ -376,7 +376,7 @@ def query(
 
 
 def _version_arguments(version: int | None, timestamp: str | None) -> dict[str, Any]:
-    """Return the arguments for a table's version; raise ConfigError if both are given."""
+    """Return `version` and `timestamp` as keyword arguments; ConfigError if both are given."""
     if version is not None and timestamp is not None:
         raise ConfigError("`--version` and `--timestamp` both name a moment", "give one of them.")
     return {"version": version, "timestamp": timestamp}

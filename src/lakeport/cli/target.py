@@ -28,7 +28,7 @@ _SIGNALS = 128
 
 
 def _check_switch(text: str) -> str:
-    """Return a switch's value unchanged; raise BadParameter if it is neither on nor off."""
+    """Return a flag's value unchanged; raise BadParameter unless it means on or off."""
     try:
         parse_switch(text)
     except ValueError as error:

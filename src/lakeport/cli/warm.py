@@ -96,7 +96,7 @@ def stop(json_out: JsonOut = False, debug: Debug = False) -> None:
 
 
 def _cache_delta_jars(output: Output) -> None:
-    """Download Delta's jars, which a session needs at its start; warn if they can't be had."""
+    """Download Delta's jars, which a session needs at its start; warn if that fails."""
     from lakeport.engine.spark.jvm.jars import ensure_jars
 
     try:
@@ -106,7 +106,7 @@ def _cache_delta_jars(output: Output) -> None:
 
 
 def _parse_idle(text: str) -> float:
-    """Return the seconds of `--idle`; raise ConfigError if it is no time above 0."""
+    """Convert the text of `--idle` to seconds; raise ConfigError unless it is a time above 0."""
     from lakeport.config.values import parse_seconds
 
     try:
@@ -119,7 +119,7 @@ def _parse_idle(text: str) -> float:
 
 
 def _session_row(answer: dict[str, Any]) -> tuple[object, ...]:
-    """Return a session's cells under `_COLUMNS`, from its answer to "status"."""
+    """Return a session's table cells, in the order of `_COLUMNS`, from its status."""
     return (
         answer["process"],
         _compare_facts(answer["facts"]),
@@ -133,7 +133,7 @@ def _session_row(answer: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _compare_facts(session_facts: dict[str, str]) -> str:
-    """Return "yes", or "no: " and the facts in which a session differs from this process."""
+    """Return "yes" if a session's settings equal this process's; else "no: " and which differ."""
     try:
         here = process_facts()
     except WarmSessionUnavailable as reason:
@@ -144,7 +144,7 @@ def _compare_facts(session_facts: dict[str, str]) -> str:
 
 
 def _ask(session: Channel, command: str) -> dict[str, Any]:
-    """Send a session a command, such as "status", and close it; return its answer, {} if ended."""
+    """Send a session a command, such as "status", and close it; return the answer, {} if none."""
     try:
         session.send({"do": command})
         return session.receive(_ANSWER_SECONDS)[0]
@@ -155,7 +155,7 @@ def _ask(session: Channel, command: str) -> dict[str, Any]:
 
 
 def _await_end(process: int) -> None:
-    """Wait until a process has ended, 30 seconds at most."""
+    """Wait until a process has ended, 30 seconds at most; `process` is its id."""
     end = time.monotonic() + _END_SECONDS
     while is_running(process) and time.monotonic() < end:
         time.sleep(0.02)

@@ -104,7 +104,7 @@ def _off_as_text(value: object) -> object:
 
 
 class DestinationConfig(BaseModel):
-    """Base class of every destination's config: immutable, and checked when it is made.
+    """Base class of all destination configs, such as S3's: immutable, validated on creation.
 
     Raises:
         ConfigError: it names every wrong key, what is wrong, and the closest valid key or value.
@@ -328,7 +328,7 @@ class DestinationConfig(BaseModel):
 
     @model_validator(mode="after")
     def _check_key_combinations(self) -> DestinationConfig:
-        """Check keys against each other; raise ValueError for keys that exclude one another."""
+        """Return the config; raise ValueError for keys that contradict or need another key."""
         self._check_columns()
         if self.min_file_size_mb > self.target_file_size_mb:
             raise ValueError("`min_file_size_mb` is larger than `target_file_size_mb`")
@@ -350,7 +350,7 @@ class DestinationConfig(BaseModel):
         return self
 
     def _check_columns(self) -> None:
-        """Raise ValueError if `columns`, `rename`, `drop` or the table's keys contradict."""
+        """Raise ValueError if `drop` or `rename` contradicts keys that name columns."""
         for key, names in (("columns", self.columns), ("rename", self.rename)):
             both = sorted(set(self.drop) & names.keys())
             if both:
@@ -384,9 +384,9 @@ class DestinationConfig(BaseModel):
 
     @classmethod
     def for_source_folder(cls, uri: str, target: DestinationConfig) -> DestinationConfig | None:
-        """Return a config to read the folder `uri` with the credentials of a load's target.
+        """Return a config to read `uri` with the target's credentials; None for another store.
 
-        None if the target is a store of another kind: the environment has the credentials.
+        The environment has another store's credentials.
         """
         if target.extra != cls.extra:
             return None
@@ -432,13 +432,13 @@ class DestinationConfig(BaseModel):
         return self._warnings
 
     def with_warnings(self, *sentences: str) -> DestinationConfig:
-        """Return a copy of the config with more warnings."""
+        """Return a copy of the config with `sentences` added to its warnings, each once."""
         copy = self.model_copy()
         copy._warnings = tuple(dict.fromkeys((*self._warnings, *sentences)))
         return copy
 
     def secrets(self) -> tuple[str, ...]:
-        """Return every secret value of the config, to mask in text from elsewhere (`scrub`)."""
+        """Return all secret values in the config, for masking them in logs and errors."""
         fields = (getattr(self, name) for name in sorted(self.secret_keys()))
         found = [value.get_secret_value() for value in fields if isinstance(value, SecretStr)]
         found += [value for name, value in self.spark.items() if is_secret_name(name)]
@@ -459,7 +459,7 @@ def store_keys(model: type[BaseModel]) -> frozenset[str]:
 
 
 def canonical_keys(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename keys to lakeport's names; drop nulls and those of Mage's keys that have no effect.
+    """Return keys under lakeport's names, without nulls and Mage's keys that have no effect.
 
     Raises:
         ConfigError: a key is given under two names, or `_streams` holds something it can't.
@@ -505,7 +505,7 @@ def user_facing_uri(uri: str) -> str:
 
 
 def delta_destination(destination: str) -> str:
-    """Return the destination for Delta tables in a destination's store, often the same one.
+    """Return the destination that writes Delta tables to the same store as `destination`.
 
     >>> delta_destination("amazon_s3"), delta_destination("local")
     ('delta_lake_s3', 'local')
@@ -514,7 +514,7 @@ def delta_destination(destination: str) -> str:
 
 
 def config_class(destination: str) -> type[DestinationConfig]:
-    """Return the config class of a destination, by its name.
+    """Return a destination's config class by the destination's name.
 
     Raises:
         ConfigError: there is no destination of that name; the error lists those that exist.
@@ -532,7 +532,7 @@ def all_keys() -> frozenset[str]:
 
 
 def parse_target_uri(text: str, *, may_be_uri: bool = True) -> dict[str, Any]:
-    """Return the keys of a folder's path or a URI; without `may_be_uri`, it is a path in any case.
+    """Parse a target's path or URI to config keys; without `may_be_uri`, the text is a path.
 
     Raises:
         ConfigError: no destination has URIs of this scheme.

@@ -23,7 +23,7 @@ def blank_to_none(value: object) -> object:
 
 
 def _clean_prefix(value: str) -> str:
-    """Return a prefix without slashes at its ends; raise ValueError for `..` and the like in it."""
+    """Strip slashes from the ends of an object prefix; raise ValueError for parts like `..`."""
     try:
         return clean_prefix(value)
     except ConfigError as error:
@@ -36,7 +36,7 @@ def _mask_credentials(value: object) -> object:
 
 
 def _check_endpoint(value: str) -> str:
-    """Return an http(s) URL without slashes at its end; raise ValueError for any other text."""
+    """Return an http(s) URL without its final slash; raise ValueError for any other text."""
     parts = urlsplit(value)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("has to look like https://host or http://host:port")
@@ -71,7 +71,7 @@ OptionalEndpoint = Annotated[
 
 
 class BucketConfig(DestinationConfig):
-    """Config of a destination in a bucket: the keys that S3 and Google Cloud Storage share."""
+    """Base class of bucket configs: the keys that S3 and Google Cloud Storage share."""
 
     bucket: Annotated[str, AfterValidator(_check_bucket), BeforeValidator(_mask_credentials)] = (
         Field(description="Name of the bucket. It is never created.")

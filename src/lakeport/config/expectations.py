@@ -47,14 +47,14 @@ def _parse_columns(value: object) -> object:
 
 
 def _check_names(value: Any) -> Any:
-    """Return column names unchanged; refuse an empty list or mapping, and empty names in it."""
+    """Return column names unchanged; raise ValueError if there are none, or one is empty."""
     if not value or not all(value):
         raise ValueError("names no column")
     return value
 
 
 def _check_references(value: Mapping[str, str]) -> Mapping[str, str]:
-    """Return `references` unchanged; refuse columns without a table, and several tables."""
+    """Return `references` unchanged; ValueError unless all values are columns of one table."""
     parts = [name.partition(".") for name in value.values()]
     if not all(table and column for table, _, column in parts):
         raise ValueError("has to name another table's columns, such as customers.id")
@@ -64,14 +64,14 @@ def _check_references(value: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _check_choices(value: object) -> object:
-    """Return the values of `in` unchanged; refuse a null, with which no value would fail in SQL."""
+    """Return the values of `in` unchanged; raise ValueError for none, or for a null in them."""
     if not isinstance(value, (list, tuple)) or not value or None in value:
         raise ValueError("has to list values, none of them null: a null passes in any case")
     return value
 
 
 def _check_limits(value: object) -> object:
-    """Return the limits of `between` unchanged; refuse what is no pair, and a pair out of order."""
+    """Return `between`'s [lowest, highest] unchanged; ValueError for no pair or wrong order."""
     if not isinstance(value, (list, tuple)) or len(value) != 2 or all(v is None for v in value):
         raise ValueError("has to be [lowest, highest], of which one may be null")
     low, high = value
@@ -100,7 +100,7 @@ class RowCount(ConfigPart):
 
     @model_validator(mode="after")
     def _check_order(self) -> RowCount:
-        """Refuse two absent limits, and a lower limit above the upper one."""
+        """Raise ValueError if both limits are absent, or `at_least` is above `at_most`."""
         if self.at_least is None and self.at_most is None:
             raise ValueError("needs `at_least`, `at_most` or both")
         if self.at_most is not None and (self.at_least or 0) > self.at_most:
@@ -174,7 +174,7 @@ class Expectation(ConfigPart):
 
     @model_validator(mode="after")
     def _check_kind(self) -> Expectation:
-        """Refuse none or several kinds, and `quarantine` for kinds about all rows together."""
+        """Raise ValueError unless one kind is set; also for `quarantine` without single rows."""
         given = self._given_kinds()
         if len(given) != 1:
             kinds = ", ".join(f"`{kind}`" for kind in _KINDS)
@@ -210,7 +210,7 @@ class Expectation(ConfigPart):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns to check; empty for `check`, whose SQL has them, and for `rows`."""
+        """Names of the columns to check; empty for the kinds `check`, a SQL text, and `rows`."""
         if self.fresh is not None:
             return (self.fresh.column,)
         named = self.one_of or self.between or self.matches or self.references
@@ -232,7 +232,7 @@ class Expectation(ConfigPart):
         return self.name or f"{self.kind}({self._subject()})"
 
     def _subject(self) -> str:
-        """Return what is checked, in words: columns, limits or SQL."""
+        """Return the text in the title's brackets: columns, row limits or SQL."""
         if self.check:
             return " ".join(self.check.split())
         if self.rows is not None:
@@ -246,7 +246,7 @@ class Expectation(ConfigPart):
 def parse_expectations(
     given: Sequence[Mapping[str, Any] | Expectation],
 ) -> tuple[Expectation, ...]:
-    """Check expectations as the user wrote them; number equal names from the second on.
+    """Parse a load's expectations; a repeated title gets a number, such as `not_null(id) 2`.
 
     Raises:
         ConfigError: one is wrong.

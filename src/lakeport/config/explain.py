@@ -38,7 +38,7 @@ _WORDS = {
 
 
 class Problem(NamedTuple):
-    """One wrong key of a config, with the path to its wrong value; () for wrong combinations."""
+    """An error in a config: the path of the wrong value, or () for a wrong combination of keys."""
 
     path: tuple[str | int, ...]
     text: str
@@ -46,7 +46,7 @@ class Problem(NamedTuple):
 
 
 def closest_match(word: str, known: Iterable[str]) -> str:
-    """Return the known word that is most similar to a word; empty if none is similar.
+    """Return the most similar word of `known`, ignoring case; empty if none is similar.
 
     Example:
         >>> closest_match("Buckt", ["bucket", "table"])
@@ -64,7 +64,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def unknown_name_error(kind: str, name: str, known: Iterable[str]) -> ConfigError:
-    """Return the error "there is no `kind` `name`", with a guess and all known names."""
+    """Return a ConfigError for an unknown name, with the closest known name and all others."""
     names = sorted(known)
     guess = did_you_mean(name, names)
     return ConfigError(f"there is no {kind} {name!r}{guess}", f"there are: {', '.join(names)}.")
@@ -73,7 +73,7 @@ def unknown_name_error(kind: str, name: str, known: Iterable[str]) -> ConfigErro
 def config_error(
     error: ValidationError, fields: Mapping[str, FieldInfo], secret_keys: Set[str]
 ) -> ConfigError:
-    """Translate a validation error to one `ConfigError` with every problem but no secret value."""
+    """Convert pydantic's error to a `ConfigError` with every problem but no secret value."""
     details = [d for d in error.errors(include_url=False) if d["type"] not in _CONSEQUENCES]
     texts = list(dict.fromkeys(_problem_text(each, fields, secret_keys) for each in details))
     subject = f"config of destination `{fields['destination'].default}`"
@@ -90,7 +90,7 @@ def config_error(
 
 
 def _hint(details: list[ErrorDetails], fields: Mapping[str, FieldInfo]) -> str:
-    """Return a hint: the sources of missing keys, all keys' names, wrong keys' descriptions."""
+    """Return a hint: where missing keys are looked up, all valid keys, wrong keys' descriptions."""
     kinds = {detail["type"] for detail in details}
     hints = []
     if "missing" in kinds:
@@ -110,7 +110,7 @@ def _hint(details: list[ErrorDetails], fields: Mapping[str, FieldInfo]) -> str:
 def _problem_text(
     detail: ErrorDetails, fields: Mapping[str, FieldInfo], secret_keys: Set[str]
 ) -> str:
-    """Return one problem as a sentence with the key and the value seen, unless it is secret."""
+    """Return a sentence about one error, with the key and its value unless that is secret."""
     if not detail["loc"]:
         return describe_value_error(detail)
     key = str(detail["loc"][0])
@@ -128,7 +128,7 @@ def _problem_text(
 
 
 def _value_text(value: Any) -> str:
-    """Return a scalar for a message: secrets masked, 60 characters at most; empty for others."""
+    """Format a scalar for an error text, masked, cut at 60 characters; empty for other values."""
     if not isinstance(value, (str, int, float)):
         return ""
     if isinstance(value, str) and _KEY.fullmatch(value):
@@ -138,7 +138,7 @@ def _value_text(value: Any) -> str:
 
 
 def describe_value_error(detail: ErrorDetails) -> str:
-    """Return a predicate that says what is wrong with a value, such as `has to be text`."""
+    """Return in words why a value is wrong, to follow a key, such as `has to be text`."""
     kind = detail["type"]
     if detail["input"] is None and kind in _WORDS:
         return "has no value"

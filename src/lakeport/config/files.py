@@ -40,7 +40,7 @@ def read_text(path: Path) -> str:
 
 
 def read_text_and_mode(path: Path) -> tuple[str, int]:
-    """Return the text and the mode of a config file of at most 1 MiB.
+    """Return a config file's text and its Unix file mode; ConfigError for over 1 MiB.
 
     Raises:
         ConfigError: it can't be read, is larger, or is not UTF-8.
@@ -70,7 +70,7 @@ def read_text_and_mode(path: Path) -> tuple[str, int]:
 
 
 def parse_text(text: str, name: str) -> dict[str, Any]:
-    """Parse YAML or JSON text of the file `name` to a mapping; dates and times stay text.
+    """Parse YAML or JSON text to a mapping; dates stay text. `name` stands in errors.
 
     Raises:
         ConfigError: the text is no mapping, repeats a key, has a tag or too many aliases, is nested
@@ -84,7 +84,7 @@ def parse_text(text: str, name: str) -> dict[str, Any]:
 
 
 def parse_document(text: str, name: str) -> Document:
-    """Parse YAML or JSON text that holds a mapping; return it with the positions of its keys.
+    """Parse a YAML or JSON mapping; return its values and the positions of its keys.
 
     Raises:
         ConfigError: as for `parse_text`.
@@ -115,7 +115,7 @@ def expand(
     name: str,
     depth: int = 0,
 ) -> Any:
-    """Replace `${NAME}` in all texts of a value by environment variables; `$${` stands for `${`.
+    """Replace `${NAME}` in nested texts by environment variables; `$${` stands for `${`.
 
     Mage's templates are rendered too (see `lakeport.config.mage.templates`). Errors name the file
     `name`; `value` is nested `depth` levels deep.
@@ -151,7 +151,7 @@ def expand(
 
 
 def collect_texts(value: Any, depth: int = 0) -> set[str]:
-    """Return every text among nested values, down to 32 levels; keys are not collected."""
+    """Return all strings in nested lists and mappings, to 32 levels deep, without the keys."""
     if depth > _DEEPEST:
         return set()
     if isinstance(value, dict):
@@ -166,7 +166,7 @@ class _RepeatedKeyError(Exception):
 
 
 def _check_mapping(values: Any, name: str) -> dict[str, Any]:
-    """Return a parsed mapping unchanged; raise ConfigError for other values."""
+    """Return parsed YAML or JSON unchanged; raise ConfigError unless it is a mapping."""
     if not isinstance(values, dict):
         raise ConfigError(f"{name} holds no keys", "write one `key: value` on each line.")
     return values
@@ -178,7 +178,7 @@ def _nesting_error(name: str) -> ConfigError:
 
 
 def _parse_json(text: str) -> Any:
-    """Parse JSON text; return None if it is no JSON (YAML's mappings may start with `{`, too)."""
+    """Parse JSON text, None if it is invalid; raise an error for a repeated key."""
 
     def build_mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -202,7 +202,7 @@ def _second_line(text: str, key: str) -> str:
 
 
 def _parse_with_templates(text: str, name: str) -> Document:
-    """Parse YAML; if that fails, parse it with Mage's templates hidden, which need no quotes."""
+    """Parse YAML; if that fails, parse it with placeholders for Mage's `{{ }}` templates."""
     try:
         return _parse_yaml(ConfigText(text), name)
     except ConfigError:
@@ -213,7 +213,7 @@ def _parse_with_templates(text: str, name: str) -> Document:
 
 
 def _parse_yaml(text: ConfigText, name: str) -> Document:
-    """Parse YAML text and put its hidden templates back into the values."""
+    """Parse a YAML mapping; replace placeholders in its values by Mage's templates again."""
     loader = _make_loader(text, name)
     with _translate_yaml_errors(text, name):
         root = loader.get_single_node()
@@ -223,7 +223,7 @@ def _parse_yaml(text: ConfigText, name: str) -> Document:
 
 
 def _compose_json(text: str, name: str) -> tuple[Any, ConfigText]:
-    """Parse JSON text as YAML; return the root node, None if YAML can't read it, and the text."""
+    """Parse JSON as YAML for positions; return the root node, None if it fails, and the text."""
     whole = ConfigText(text, text.replace("\t", " "))  # YAML refuses tabs
     try:
         with _translate_yaml_errors(whole, name):
@@ -234,7 +234,7 @@ def _compose_json(text: str, name: str) -> tuple[Any, ConfigText]:
 
 @contextmanager
 def _translate_yaml_errors(text: ConfigText, name: str) -> Iterator[None]:
-    """Context manager that turns PyYAML's errors into a ConfigError with line and column."""
+    """Context manager that turns PyYAML's errors into ConfigError with line and column."""
     import yaml
 
     try:
@@ -250,7 +250,7 @@ def _translate_yaml_errors(text: ConfigText, name: str) -> Iterator[None]:
 
 
 def _make_loader(text: ConfigText, name: str) -> Any:
-    """Return a YAML loader of a text that limits depth and aliases and refuses repeated keys."""
+    """Return a safe YAML loader; it refuses tags, repeated keys, deep nesting, many aliases."""
     import yaml
 
     class Loader(yaml.SafeLoader):
@@ -317,7 +317,7 @@ class TextPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigText:
-    """A file's text, and the text that was parsed if its templates had to be hidden."""
+    """A config file's text, and the text to parse, with placeholders for Mage's templates."""
 
     whole: str
     hidden: str = ""  # with a numbered word in place of each template; empty: none is hidden
@@ -329,7 +329,7 @@ class ConfigText:
         return self.hidden or self.whole
 
     def place(self, index: int) -> TextPosition:
-        """Return the position in the file of the character at an index of `parsed`."""
+        """Convert an index in `parsed` to a line and column of the file."""
         at = index_with_templates(self.parsed, self.templates, index)
         line, start = 1, 0
         for end in _END_OF_LINE.finditer(self.whole, 0, at):
@@ -338,7 +338,7 @@ class ConfigText:
 
 
 class Document:
-    """The values of a config file and their positions; `compose` returns the root node or None."""
+    """A parsed config file; `compose` is called once, for the YAML root node with key positions."""
 
     def __init__(
         self, values: dict[str, Any], compose: Callable[[], tuple[Any, ConfigText]]
@@ -347,7 +347,7 @@ class Document:
         self._compose = cache(compose)
 
     def place(self, *path: str | int) -> TextPosition:
-        """Return the position of a key or list item, or of its closest parent if it is absent."""
+        """Return the line and column of a key or list item; if absent, of its closest parent."""
         node, text = self._compose()
         index = 0 if node is None else node.start_mark.index
         for part in path:
@@ -359,7 +359,7 @@ class Document:
 
 
 def _find_child(node: Any, part: str | int, templates: Sequence[str]) -> tuple[int, Any] | None:
-    """Return the index of a node's key or list item, and its value's node; None if absent."""
+    """Find a key or list item in a YAML node; return its index and value node, None if absent."""
     items = getattr(node, "value", None)
     if not isinstance(items, list):
         return None

@@ -33,7 +33,7 @@ _CONFIGS = (".yaml", ".yml", ".json")
 
 
 def read_target_keys(target: Any, folder: Path) -> dict[str, Any]:
-    """Return the keys of a lake file's `target`: a mapping, a config file, a folder or a URI.
+    """Convert a lake file's `target` (mapping, config file, folder, URI) to config keys.
 
     Its variables are replaced already. Paths are relative to the lake file's folder.
 
@@ -61,7 +61,7 @@ def read_target_keys(target: Any, folder: Path) -> dict[str, Any]:
 
 
 def resolve_paths(keys: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return keys whose relative paths are joined to a folder."""
+    """Return config keys with relative paths, such as `path`, joined to a folder."""
     found = dict(keys)
     for key in _PATHS:
         value = found.get(key)
@@ -113,7 +113,7 @@ def load_file(
     *,
     destination: str = "",
 ) -> DestinationConfig:
-    """Build the config in a YAML or JSON file, which may leave out the destination if it is given.
+    """Build the config in a YAML or JSON file; its destination has to match a given one.
 
     Raises:
         ConfigError: it names what is wrong, such as another destination in the file, or a file
@@ -194,7 +194,7 @@ def _file_label(path: str | os.PathLike[str]) -> str:
 
 
 def is_config_file(text: str, must_exist: bool) -> bool:
-    """Whether a text names a file with a config file's ending; ConfigError if one must exist.
+    """Whether a text names an existing YAML or JSON file; ConfigError if one must exist.
 
     Such a name would become a folder.
     """
@@ -209,7 +209,7 @@ def is_config_file(text: str, must_exist: bool) -> bool:
 
 
 def check_file_mode(path: Path, name: str, mode: int, *, refuse_writable: bool) -> tuple[str, ...]:
-    """Return a warning if other users can read or write a config file with secrets; else ().
+    """Return a warning if other users may read or write a file with secrets; else ().
 
     Raises:
         ConfigError: others may write to it, and `refuse_writable` is set.
@@ -234,7 +234,7 @@ def check_file_mode(path: Path, name: str, mode: int, *, refuse_writable: bool) 
 def build_config(
     values: Mapping[str, Any], overrides: Mapping[str, Any] | None = None
 ) -> DestinationConfig:
-    """Build a config from overrides, else given keys or a Mage sink's, else the environment's.
+    """Build a config; `overrides` win over `values`, which win over environment variables.
 
     Null overrides are absent.
 
@@ -260,7 +260,7 @@ def build_config(
 def environment_keys(
     prefix: str, other_keys: Iterable[str] = ()
 ) -> tuple[dict[str, str], list[str]]:
-    """Return key -> value of variables `<prefix>KEY` that are set, and variables of no known key.
+    """Return the keys set by variables `<prefix>KEY`, and the variables of unknown keys.
 
     Known keys are those of the destinations, and `other_keys`.
     """
@@ -278,7 +278,7 @@ def environment_keys(
 
 
 def flatten_keys(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Move keys under `config:` up to `destination:` and `catalog:`; return other keys unchanged.
+    """Move keys nested under `config:` to the top level; return other keys unchanged.
 
     Raises:
         ConfigError: keys stand in both places, a key is no text, or `config` holds no keys.
@@ -307,7 +307,7 @@ def flatten_keys(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def for_destination(destination: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return flat keys with `destination`: the given one, else that among the keys, else None.
+    """Flatten keys and set `destination` if absent; ConfigError if it is another one.
 
     Raises:
         ConfigError: the keys name another destination.
@@ -324,7 +324,7 @@ def for_destination(destination: str, values: Mapping[str, Any]) -> dict[str, An
 
 @contextmanager
 def prefix_errors(place: str) -> Iterator[None]:
-    """Context manager that puts `place: ` before the message of a ConfigError; "" changes none."""
+    """Context manager that puts `place: ` before a ConfigError's message; not for ""."""
     try:
         yield
     except ConfigError as error:
@@ -333,7 +333,7 @@ def prefix_errors(place: str) -> Iterator[None]:
 
 
 def _check_text_keys(values: Mapping[Any, Any]) -> Mapping[str, Any]:
-    """Return keys unchanged; raise ConfigError for a key that is no text."""
+    """Return config keys unchanged; raise ConfigError if a key is not a string."""
     for key in values:
         if not isinstance(key, str):
             raise ConfigError(
@@ -344,7 +344,7 @@ def _check_text_keys(values: Mapping[Any, Any]) -> Mapping[str, Any]:
 
 
 def override_keys(given: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keys with overrides; a mapping in both, such as `spark`, is merged.
+    """Return `given` updated by `overrides`; mappings such as `spark` are merged.
 
     Example:
         >>> override_keys({"mode": "append", "spark": {"a": "1"}}, {"spark": {"b": "2"}})

@@ -41,7 +41,7 @@ _SDK = {
 
 
 def load_settings(configs: Sequence[str]) -> DestinationConfig:
-    """Load the config in YAML or JSON files and, for `ENV` or no file, environment variables.
+    """Load the Singer target's config from files, and environment variables for `ENV` or none.
 
     Raises:
         ConfigError: it names what is wrong and what is valid.
@@ -54,10 +54,10 @@ def load_settings(configs: Sequence[str]) -> DestinationConfig:
             PREFIX, (*_SDK, *_UNSUPPORTED, "validate_records")
         )
         warnings = [_unknown_variable_warning(name) for name in unknown]
-    in_environment = _translate_sdk_settings(in_environment)
+    in_environment = _drop_sdk_settings(in_environment)
 
     def translate(values: Mapping[str, Any]) -> dict[str, Any]:
-        found = _translate_sdk_settings(values)
+        found = _drop_sdk_settings(values)
         if not found.keys() | in_environment.keys() >= {"destination"}:
             raise ConfigError(
                 "the setting `destination` is missing",
@@ -75,14 +75,14 @@ def load_settings(configs: Sequence[str]) -> DestinationConfig:
 
 
 def _unknown_variable_warning(name: str) -> str:
-    """Return a warning that an environment variable names no setting, with a guess."""
+    """Return a warning for an environment variable of no setting, with the closest name."""
     close = closest_match(name.removeprefix(PREFIX).lower(), settings_schema()["properties"])
     guess = f"; did you mean {PREFIX}{close.upper()}?" if close else ""
     return f"The environment variable {name} names no setting{guess}."
 
 
-def _translate_sdk_settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop the SDK's settings that lakeport has no key for.
+def _drop_sdk_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop Meltano SDK settings that have no effect here.
 
     Raises:
         ConfigError: one of them asks for what lakeport does not do.
@@ -140,7 +140,7 @@ def settings_schema() -> dict[str, Any]:
 
 
 def _flatten_property(field: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a property as the SDK writes it: one `type` (a list with null), no references."""
+    """Flatten a JSON Schema property: resolve `$ref`, merge `anyOf` into a list of types."""
     merged = dict(field)
     if "$ref" in merged:
         merged = {**definitions[merged.pop("$ref").rpartition("/")[2]], **merged}
@@ -163,7 +163,7 @@ def _types(field: Mapping[str, Any]) -> list[str]:
 
 
 def _merge_properties(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a property that allows what either of two destinations allows."""
+    """Merge two destinations' JSON Schemas of one property into a schema that allows both."""
     both = {key: value for key, value in one.items() if other.get(key, value) == value}
     both["description"] = one["description"]
     if "enum" in one and "enum" in other:

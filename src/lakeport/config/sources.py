@@ -37,7 +37,7 @@ _PASSWORD = re.compile(r"(?i)\bpassword=([^;&\s]+)")
 
 
 class ConfigPart(BaseModel):
-    """Base class of sources, expectations and the like: immutable, and checked when it is made.
+    """Base class of sources, expectations and the like: immutable, validated on creation.
 
     Raises:
         ConfigError: it names every wrong key.
@@ -57,7 +57,7 @@ class ConfigPart(BaseModel):
         raise problem  # outside the handler: the foreign error holds the values as they came
 
     def secrets(self) -> tuple[str, ...]:
-        """Return every secret value, to mask in text from elsewhere."""
+        """Return all secret values, for masking them in logs and errors."""
         values = (getattr(self, key) for key in type(self).model_fields)
         each = chain.from_iterable(v if isinstance(v, tuple) else (v,) for v in values)
         return tuple(v.get_secret_value() for v in each if isinstance(v, SecretStr) and v)
@@ -66,7 +66,7 @@ class ConfigPart(BaseModel):
 def _part_error(
     model: type[ConfigPart], error: ValidationError, values: Mapping[str, Any]
 ) -> ConfigError:
-    """Translate a validation error to one `ConfigError` with every problem."""
+    """Convert pydantic's error to one `ConfigError` with every problem, secrets masked."""
     about = {(field.alias or key): field.description for key, field in model.model_fields.items()}
     hint = "the keys are " + "; ".join(f"`{key}`: {text}" for key, text in about.items())
     problems = []
@@ -89,7 +89,7 @@ def _part_error(
 def _details_by_path(
     error: ValidationError, values: Mapping[str, Any]
 ) -> dict[tuple[str | int, ...], list[ErrorDetails]]:
-    """Group a validation error's details by path in the user's values; only the innermost paths."""
+    """Group pydantic's errors by path in the user's values; drop paths above another one."""
     found: dict[tuple[str | int, ...], list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
         path = detail["loc"]
@@ -103,7 +103,7 @@ def _details_by_path(
 
 
 def _existing_parts(path: tuple[str | int, ...], values: Any) -> Iterator[str | int]:
-    """Yield the parts of pydantic's path that are keys or indices of `values`, not type names."""
+    """Yield the parts of pydantic's path that exist in `values`; skip its type names."""
     for part in path:
         if isinstance(values, Mapping) and part in values:
             values = values[part]
@@ -115,7 +115,7 @@ def _existing_parts(path: tuple[str | int, ...], values: Any) -> Iterator[str | 
 
 
 def _path_text(path: tuple[str | int, ...]) -> str:
-    """Return a key or a list's item in words; empty for an empty path.
+    """Describe a path as a key or a list's item; empty for an empty path.
 
     >>> _path_text(("in", "size", 0))
     'item 1 of `in.size`'
@@ -126,7 +126,7 @@ def _path_text(path: tuple[str | int, ...]) -> str:
 
 
 def _join_reasons(details: Sequence[ErrorDetails]) -> str:
-    """Return why each allowed type refuses a value, joined by "or"; one phrase for many types."""
+    """Join a value's errors with "or"; use one general phrase for more than two."""
     words = list(dict.fromkeys(map(describe_value_error, details)))
     if len(words) > _MOST:
         return "has to be one value: text, a number, true or false, a date or a time"
@@ -182,7 +182,7 @@ class DatabaseSource(ConfigPart):
 
     @model_validator(mode="after")
     def _check_table_or_query(self) -> DatabaseSource:
-        """Refuse both or neither of `table` and `query`."""
+        """Raise ValueError unless exactly one of `table` and `query` is set."""
         if bool(self.table) == bool(self.query):
             raise ValueError("needs a `table` or a `query`, and not both")
         return self
@@ -194,7 +194,7 @@ class DatabaseSource(ConfigPart):
 
     @property
     def extra(self) -> str:
-        """The pip extra with the database's driver; empty if no extra has it."""
+        """Lakeport's pip extra for the database; empty if none has its driver."""
         return (
             "" if self.driver else _EXTRAS.get(parse_scheme(self.database.get_secret_value()), "")
         )
@@ -205,7 +205,7 @@ class DatabaseSource(ConfigPart):
         return parse_scheme(self.database.get_secret_value()) == "jdbc"
 
     def secrets(self) -> tuple[str, ...]:
-        """Return the URI's passwords, the whole URI if it has one, and secret options."""
+        """Return passwords in the URI and options; if there are any, the whole URI, too."""
         uri = self.database.get_secret_value()
         found = [value for key, value in self.options.items() if is_secret_name(key)]
         with suppress(ValueError):
@@ -257,14 +257,14 @@ class FilesSource(ConfigPart):
     @field_validator("files")
     @classmethod
     def _check_files(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
-        """Return `files` unchanged; refuse an empty list and empty names."""
+        """Return `files` unchanged; raise ValueError for an empty list or empty name."""
         if not value or not all(value):
             raise ValueError("names no file, folder or glob")
         return value
 
     @model_validator(mode="after")
     def _check_new_only(self) -> FilesSource:
-        """Refuse `again` and `ordered` without `new_only`."""
+        """Raise ValueError if `again` or `ordered` is set without `new_only`."""
         for key in ("again", "ordered"):
             if key in self.model_fields_set and not self.new_only:
                 raise ValueError(f"`{key}` is about files that were landed before: set `new_only`")
@@ -290,7 +290,7 @@ class TablesSource(ConfigPart):
 
     @property
     def jars(self) -> frozenset[str]:
-        """Names in `spark.jvm.jars` of the jars that Spark needs to read the tables."""
+        """Jars that Spark needs to read the tables, by their names in `spark.jvm.jars`."""
         schemes = {place.partition("://")[0] for place in self.tables.values() if "://" in place}
         others = {delta_destination(destination_for_scheme(scheme)) for scheme in schemes} - {""}
         found = {jar for name in others for jar in config_class(name).delta_jars}
@@ -299,7 +299,7 @@ class TablesSource(ConfigPart):
     @field_validator("tables", mode="before")
     @classmethod
     def _name_tables(cls, value: Any) -> Any:
-        """Name tables by the last part of their path, if `tables` is one path or a list."""
+        """Convert a path or a list to a mapping, by each path's last part; others unchanged."""
         if isinstance(value, str):
             value = [value]
         if isinstance(value, (list, tuple)):

@@ -34,7 +34,7 @@ _CONDITION = re.compile(
 
 
 def parse_names(value: object) -> object:
-    """Parse a list of names, text with commas or a JSON list to unique names; else ValueError.
+    """Convert a list, comma-separated text or JSON list to unique names; else ValueError.
 
     >>> parse_names("a, b,a"), parse_names('["x,y", " "]')
     (('a', 'b'), ('x,y', ' '))
@@ -52,7 +52,7 @@ def parse_mode(value: object) -> object:
 
 
 def parse_settings(value: object) -> object:
-    """Parse a mapping of names to scalars, or its JSON text, to texts by name; else ValueError."""
+    """Convert a mapping to scalars, or its JSON text, to texts by name; else ValueError."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -69,7 +69,7 @@ def parse_settings(value: object) -> object:
 
 
 def check_table_properties(settings: Mapping[str, str]) -> Mapping[str, str]:
-    """Return table properties unchanged; raise ValueError for secrets, as the log is public."""
+    """Return table properties unchanged; ValueError for secrets: the Delta log shows them."""
     wrong = sorted(name for name in settings if name.startswith("fs.") or is_secret_name(name))
     if wrong:
         raise ValueError(f"can't hold {', '.join(wrong)}: table properties are stored in the open")
@@ -77,7 +77,7 @@ def check_table_properties(settings: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def parse_count_or_share(value: object) -> object:
-    """Parse a count such as 10 to an int, a share such as `1%` to 0.0 to 1.0; else ValueError.
+    """Parse a count (10) to int, a share (`1%`, 0.01) to a float of 0 to 1; else ValueError.
 
     >>> parse_count_or_share("10"), parse_count_or_share("1%")
     (10, 0.01)
@@ -100,7 +100,7 @@ def parse_count_or_share(value: object) -> object:
 
 
 def parse_seconds(value: object) -> Any:
-    """Parse text such as `90` or `2 min` to seconds, or raise ValueError; keep other values.
+    """Convert text such as `90` or `2 min` to seconds, or raise ValueError; keep other values.
 
     >>> parse_seconds("2 min"), parse_seconds(90), parse_seconds("2 days")
     (120.0, 90, 172800.0)
@@ -121,7 +121,7 @@ def check_printable(value: str) -> str:
 
 
 def _split_names(text: str) -> object:
-    """Split a JSON list, or a text at its commas; return None for invalid JSON."""
+    """Parse a JSON list, or split a text at its commas; return None for invalid JSON."""
     try:
         if text.lstrip().startswith("["):
             return json.loads(text)
@@ -131,7 +131,7 @@ def _split_names(text: str) -> object:
 
 
 def _setting_text(value: str | float | SecretStr) -> str:
-    """Return a scalar as Spark and the stores spell it: `true`, `false`, a number or text."""
+    """Convert a scalar to the text that Spark and stores expect; bool to `true` or `false`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return value.get_secret_value() if isinstance(value, SecretStr) else str(value)
@@ -139,7 +139,7 @@ def _setting_text(value: str | float | SecretStr) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DeleteCondition:
-    """A parsed `delete_when`: the values of one column that mark a record as a delete.
+    """A parsed `delete_when`: a column, and the values in it that mark a row as deleted.
 
     Attributes:
         column: the column's name.
@@ -151,7 +151,7 @@ class DeleteCondition:
 
     @classmethod
     def parse(cls, text: str) -> DeleteCondition:
-        """Parse `column = value`, `column IN (values)` or `column IS NOT NULL`.
+        """Parse `column = value`, `column IN (values)` or `column IS NOT NULL`; else ValueError.
 
         Raises:
             ValueError: the text has none of these three forms.
@@ -170,14 +170,14 @@ class DeleteCondition:
         return cls(name, tuple(map(_parse_literal, literals)))
 
     def to_sql(self, column: str) -> str:
-        """Return the condition as Spark SQL on `column`, a quoted name; it is false for nulls."""
+        """Return the condition as Spark SQL; `column` is quoted already. It is false for nulls."""
         if not self.values:
             return f"{column} IS NOT NULL"
         return f"coalesce({column} IN ({_sql_list(self.values)}), false)"
 
 
 def _parse_literal(literal: str) -> str | int | Decimal | bool:
-    """Parse one SQL literal: quoted text, `true`, `false` or a number."""
+    """Convert a SQL literal (quoted text, `true`, `false`, number) to a Python value."""
     if literal.startswith("'"):
         return literal[1:-1].replace("''", "'")
     if literal.lower() in ("true", "false"):
@@ -186,7 +186,7 @@ def _parse_literal(literal: str) -> str | int | Decimal | bool:
 
 
 def _sql_list(values: Sequence[str | int | Decimal | bool]) -> str:
-    """Return values as Spark SQL literals with commas between them."""
+    """Format values as Spark SQL literals, joined by commas."""
     texts = (
         "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
         if isinstance(value, str)

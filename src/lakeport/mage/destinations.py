@@ -101,7 +101,7 @@ class Destination:
 
     @classmethod
     def with_config(cls, loader: ConfigLoader, **config: Any) -> Self:
-        """Make a destination with the credentials of a profile of `io_config.yaml`.
+        """Create a destination with credentials from a profile of `io_config.yaml`.
 
         Args:
             loader: a `ConfigFileLoader`, lakeport's or Mage's.
@@ -111,7 +111,7 @@ class Destination:
 
     @cached_property
     def config(self) -> DestinationConfig:
-        """The checked config.
+        """The validated config; `schema_evolution` is loose by default unless for Delta.
 
         Raises:
             ConfigError: it names what is wrong, or that there is no config.
@@ -128,7 +128,7 @@ class Destination:
 
     @cached_property
     def _observer(self) -> MageObserver:
-        """Observer that writes log lines, to the logger, stdout or stderr."""
+        """Observer that writes Mage's log lines to the logger, or to stdout or stderr."""
         bare, debug = self._flags.log_to_stdout, self._flags.debug
         binary = getattr(
             sys.stdout if bare else sys.stderr, "buffer", None
@@ -137,7 +137,7 @@ class Destination:
         return MageObserver(LogLines(type(self).__name__, out, bare=bare, debug=debug))
 
     def test_connection(self) -> bool:
-        """Test the connection.
+        """Test the connection; return True, or raise an error that says what fails.
 
         Returns:
             True.
@@ -151,7 +151,7 @@ class Destination:
         return True
 
     def process(self, input_buffer: BinaryIO | Any) -> LandingReport | None:
-        """Land the Singer messages of a binary stream, as `lakeport target` does.
+        """Land the Singer messages of a binary stream; return the report, None for a test.
 
         Args:
             input_buffer: the stream, such as `sys.stdin.buffer`.
@@ -185,7 +185,7 @@ class Destination:
         row: Mapping[str, Any] | None = None,
         tags: Mapping[str, Any] | None = None,
     ) -> None:
-        """Declare a stream's schema for `export_batch_data`.
+        """Set a stream's JSON schema for later calls of `export_batch_data`.
 
         Args:
             stream: the stream's name.
@@ -230,7 +230,7 @@ class Destination:
         )
 
     def export(self, df: Any, table: str | None = None, **keys: Any) -> LandingReport:
-        """Land a frame; return the load's report.
+        """Land a data frame in a table; return the load's report.
 
         Args:
             df: a pandas, Spark, Polars or Arrow frame, or another source of `lakeport.land`.
@@ -252,7 +252,7 @@ class Destination:
     def _land(
         self, source: Any, stream: str, tags: Mapping[str, Any], *, source_format: str
     ) -> LandingReport:
-        """Land one stream's records, and log it; only the first batch of a table overwrites it."""
+        """Land one stream's records, and log it; with mode overwrite, later batches append."""
         keys: dict[str, Any] = {} if source_format or self.config.table else {"table": stream}
         table = table_name(self.config.table_pattern, stream)
         if self.config.mode is Mode.OVERWRITE and table in self._overwritten:
@@ -264,7 +264,7 @@ class Destination:
         return report
 
     def _next_mode(self, stream: str) -> str:
-        """Return "append" for later records of an overwritten table; ConfigError if partitioned."""
+        """Return "append", or raise ConfigError if the overwritten table has partitions."""
         schema = self.config.catalog.get(stream) or self._schemas.get(stream)
         if self.config.partition_keys or (schema is not None and schema.partition_keys):
             raise ConfigError(
@@ -310,7 +310,7 @@ def _path(path: str | os.PathLike[str] | None) -> str | None:
 
 
 def _binary_stream(stream: Any) -> BinaryIO:
-    """Return the binary stream below a text stream; a binary stream unchanged."""
+    """Return the binary stream below a text stream; return a binary stream unchanged."""
     if isinstance(stream, io.StringIO):
         return io.BytesIO(stream.getvalue().encode())
     binary: BinaryIO = getattr(stream, "buffer", stream)

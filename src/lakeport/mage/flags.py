@@ -62,7 +62,7 @@ class Flags:
     def parse(
         cls, parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None
     ) -> Flags:
-        """Parse a command line with the caller's parser, which exits with 2 if it is wrong.
+        """Add the flags to `parser` and parse arguments; a wrong one ends the process with 2.
 
         Example:
             >>> Flags.parse(argparse.ArgumentParser(), ["--log_to_stdout", "False"]).log_to_stdout
@@ -82,7 +82,7 @@ class Flags:
 
 
 def parse_switch(text: str) -> bool:
-    """Parse the value of a switch, such as 1, true, no or off; blank text is off.
+    """Parse an on/off value such as 1, true, no or off to a bool; blank text is off.
 
     Raises:
         ValueError: it is neither on nor off.
@@ -98,7 +98,7 @@ def parse_switch(text: str) -> bool:
 
 
 def parse_json_object(text: str, flag: str) -> dict[str, Any]:
-    """Parse a flag's JSON object; ConfigError, without the text, for others and repeated keys."""
+    """Parse a flag's JSON object; ConfigError, without its text, for others or repeated keys."""
     try:
         value = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
@@ -118,7 +118,7 @@ def parse_json_object(text: str, flag: str) -> dict[str, Any]:
 def load_flags_config(
     destination: str, flags: Flags, overrides: Mapping[str, Any]
 ) -> DestinationConfig:
-    """Build the config from `config_json`, else from `config`, else from `settings`.
+    """Build the config from `config_json`, else `config`, else `settings`.
 
     An empty one counts as absent, and only the one that is used is read. Overrides win.
 
@@ -145,14 +145,14 @@ def load_flags_config(
 
 
 def _is_empty(path: str) -> bool:
-    """Whether a config file holds no keys: nothing, or `{}`."""
+    """Whether a config file is blank or holds only `{}`."""
     from lakeport.config.files import read_text
 
     return "".join(read_text(Path(path)).split()) in ("", "{}")
 
 
 def _parse_catalog_flag(text: str) -> dict[str, CatalogStream]:
-    """Parse `--catalog_json`; raise ConfigError if it is no catalog."""
+    """Parse the catalog of `--catalog_json` to its streams; ConfigError if it is invalid."""
     from lakeport.config.mage.io_config import parse_catalog
 
     try:
@@ -176,7 +176,7 @@ def _secret_warnings(config: DestinationConfig, values: Mapping[str, Any]) -> tu
 
 
 def log_name(destination: str) -> str:
-    """Return the name of a destination in log lines, which is its class's.
+    """Return a destination's name in log lines: the name of its Mage class.
 
     Example:
         >>> log_name("amazon_s3"), log_name("local")
@@ -186,7 +186,7 @@ def log_name(destination: str) -> str:
 
 
 def config_template(destination: str) -> dict[str, Any]:
-    """Return the main keys of a destination with their defaults; None for a key without one.
+    """Return a destination's main keys with default values; None for required keys.
 
     Raises:
         ConfigError: there is no destination of that name.

@@ -45,7 +45,7 @@ _FORMATS = ("csv", "json", "parquet")
 
 
 class _ObjectStore:
-    """Base class of the io classes, which read objects; `config`: credentials, region, endpoint."""
+    """Base class of Mage's io classes: reads objects in a store as pandas frames."""
 
     destination: ClassVar[str]
 
@@ -54,7 +54,7 @@ class _ObjectStore:
 
     @classmethod
     def with_config(cls, loader: ConfigLoader) -> Self:
-        """Make a store with the credentials of a profile of `io_config.yaml`.
+        """Create a store with credentials from a profile of `io_config.yaml`.
 
         Args:
             loader: a `ConfigFileLoader`, lakeport's or Mage's.
@@ -72,7 +72,7 @@ class _ObjectStore:
         limit: int | None = None,
         **reading: Any,
     ) -> pd.DataFrame:
-        """Read one object as a pandas frame; with `limit`, its first rows.
+        """Read an object (CSV, JSON, Parquet) as a pandas frame, `limit` rows at most.
 
         Raises:
             SourceError: there is no such object, or it has another format.
@@ -114,7 +114,7 @@ class _ObjectStore:
 
 
 class _BucketStore(_ObjectStore):
-    """Base class of S3 and Google Cloud Storage: also writes objects."""
+    """Base class of S3 and Google Cloud Storage classes: also writes objects."""
 
     def export(
         self,
@@ -124,7 +124,7 @@ class _BucketStore(_ObjectStore):
         format: str | None = None,  # noqa: A002  # the name that blocks use
         **writing: Any,
     ) -> None:
-        """Write a frame as one object; replace an existing one.
+        """Write a frame, or a local file, as one object; replace an existing one.
 
         Args:
             data: a pandas, Polars, Spark or Arrow frame, or the path of a local file, which is
@@ -161,7 +161,7 @@ GoogleCloudStorage = GcsObjects
 
 
 class AzureBlobStorage(_ObjectStore):
-    """Reads and writes blobs in Azure containers; replaces one with `{"overwrite": True}` only."""
+    """Reads and writes blobs in Azure; replaces a blob with `{"overwrite": True}` only."""
 
     destination = "delta_lake_azure"
 
@@ -174,7 +174,7 @@ class AzureBlobStorage(_ObjectStore):
         upload_kwargs: dict[str, Any] | None = None,
         **writing: Any,
     ) -> None:
-        """Write a frame as one blob.
+        """Write a frame, or a local file, as one blob; raise ObjectExists if it exists.
 
         Args:
             data: as for `S3.export`.
@@ -205,7 +205,7 @@ class AzureBlobStorage(_ObjectStore):
 
 
 def _encode(data: Any, format_name: str | None, key: str, writing: dict[str, Any]) -> bytes:
-    """Return a frame as csv, json or parquet, or a file's bytes; SourceError if that fails."""
+    """Encode a frame as csv, json or parquet, or read a file's bytes; SourceError if it fails."""
     if isinstance(data, (str, os.PathLike)):
         try:
             return Path(data).read_bytes()
@@ -230,7 +230,7 @@ def _encode(data: Any, format_name: str | None, key: str, writing: dict[str, Any
 
 
 def _to_pandas(data: Any) -> pd.DataFrame:
-    """Convert a frame to pandas; raise SourceError for other values."""
+    """Convert a Spark, Polars or Arrow frame to pandas; raise SourceError for other values."""
     import pandas as pd
 
     if isinstance(data, pd.DataFrame):
@@ -246,7 +246,7 @@ def _to_pandas(data: Any) -> pd.DataFrame:
 
 
 def _format_of(name: str | None, key: str) -> str:
-    """Return csv, json or parquet, by a format's name or a key's ending; ConfigError for others."""
+    """Return csv, json or parquet, by the given name, else the key's ending; else ConfigError."""
     kind = str(getattr(name, "value", name) or Path(key).suffix.removeprefix(".")).lower()
     if kind not in _FORMATS:
         raise unknown_name_error("file format", kind, _FORMATS)
@@ -254,7 +254,7 @@ def _format_of(name: str | None, key: str) -> str:
 
 
 def _rebase_calendar(content: bytes) -> bytes:
-    """Return a Parquet file's bytes with dates and times of the hybrid calendar rebased."""
+    """Return Parquet bytes with dates of Spark's old calendar converted to today's."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -269,7 +269,7 @@ def _rebase_calendar(content: bytes) -> bytes:
 
 
 def _key(key: str) -> str:
-    """Return an object's key without slashes at its ends; raise ConfigError for an empty one."""
+    """Strip slashes from the ends of an object's key; raise ConfigError if nothing is left."""
     clean = key.strip("/")
     if not clean:
         raise ConfigError("the object's key is empty", "name the object.")

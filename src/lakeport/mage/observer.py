@@ -26,7 +26,7 @@ _LIBRARY = logging.getLogger("lakeport")
 
 
 class LogLines:
-    """Writes Mage's log lines with secrets masked; safe to call from several threads.
+    """Writes Mage's JSON log lines, with secrets masked; safe to call from several threads.
 
     Args:
         caller: the destination's name in the lines, such as `AmazonS3`.
@@ -53,7 +53,7 @@ class LogLines:
         self._secrets = (*self._secrets, *secrets)
 
     def log(self, level: LogLevel, message: str, tags: Mapping[str, Any] | None = None) -> None:
-        """Write one line and flush it; skip DEBUG lines without `debug`."""
+        """Write a log line and flush it; skip level DEBUG unless debugging is on."""
         if level == "DEBUG" and not self._debug:
             return
         now = datetime.now(UTC)
@@ -78,7 +78,7 @@ class LogLines:
         self._out.flush()
 
     def _mask(self, value: Any) -> Any:
-        """Return nested values with secrets masked in every text."""
+        """Return a nested value with secrets masked in all keys and strings."""
         if isinstance(value, Mapping):
             return {scrub(str(key), self._secrets): self._mask(v) for key, v in value.items()}
         if isinstance(value, (list, tuple)):
@@ -87,7 +87,7 @@ class LogLines:
 
     @contextmanager
     def redirect_library_log(self) -> Iterator[None]:
-        """Context manager in whose body lakeport's loggers write to these lines only.
+        """Context manager that sends log records of lakeport's loggers to these lines only.
 
         It does nothing if `out` is a logger of lakeport's own, which would get its own lines.
         """
@@ -105,14 +105,14 @@ class LogLines:
 
 
 class _LineHandler(logging.Handler):
-    """Log handler that writes lines, at most at WARNING: a tap's error is not the load's."""
+    """Log handler that writes Mage's lines, errors as WARNING: a tap's is not the load's."""
 
     def __init__(self, lines: LogLines) -> None:
         super().__init__()
         self._lines = lines
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one log record as a line."""
+        """Write one log record as a Mage log line."""
         level: LogLevel = "DEBUG"
         if record.levelno >= logging.WARNING:
             level = "WARNING"
@@ -134,7 +134,7 @@ class MageObserver:
         self.lines.log("DEBUG", "Reading.", {"stream": stream, "read": records, "bytes": size})
 
     def on_landed(self, landed: Landed) -> None:
-        """Count a batch; log its rows, which the orchestrator sums, unless it was skipped."""
+        """Count a batch and log its rows, which Mage adds up; log a skipped one without rows."""
         self.landed += 1
         tags: dict[str, Any] = {
             "stream": landed.stream,

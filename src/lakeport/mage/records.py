@@ -24,7 +24,7 @@ _PLAIN = frozenset({bool, float, int, str, type(None)})
 def unwrap_records(
     record_data: Sequence[Mapping[str, Any]], stream: str, schemas: StreamSchemas
 ) -> list[Mapping[str, Any]]:
-    """Return records without Mage's envelope; declare an envelope's schema in `schemas`.
+    """Return records without Mage's wrapper `{"record": ...}`; store a wrapper's schema.
 
     Names become text. Values of numpy and pandas become Python's, their NaN, NaT and NA null.
 
@@ -59,7 +59,7 @@ def unwrap_records(
 def to_singer_lines(
     records: Sequence[Mapping[str, Any]], stream: str, schema: SchemaMessage | None
 ) -> bytes:
-    """Return Singer messages as lines: the schema, if given, then the records.
+    """Encode records as Singer messages, one a line, after a SCHEMA message if given.
 
     Example:
         >>> to_singer_lines([{"id": 1}], "users", None)
@@ -91,12 +91,12 @@ def to_arrow_table(records: Sequence[Mapping[str, Any]]) -> pa.Table:
     import pyarrow as pa
 
     names = dict.fromkeys(name for record in records for name in record)
-    columns = {name: _column(name, [record.get(name) for record in records]) for name in names}
+    columns = {name: _build_array(name, [record.get(name) for record in records]) for name in names}
     return pa.table(columns)
 
 
-def _column(name: str, values: list[Any]) -> pa.Array:
-    """Return values as an Arrow array of their common type, or as JSON text if they have none.
+def _build_array(name: str, values: list[Any]) -> pa.Array:
+    """Return values as an Arrow array of their common type, as JSON text if there is none.
 
     Raises:
         InputError: a text is not valid Unicode.
@@ -131,7 +131,7 @@ def _column(name: str, values: list[Any]) -> pa.Array:
 
 
 def _to_python(value: Any) -> Any:
-    """Convert nested values, numpy's and pandas', to Python's: NaN to None, keys to text."""
+    """Convert nested numpy and pandas values to Python's: NaN to None, keys to text."""
     kind = type(value)
     if kind in _PLAIN:  # most are, and the checks below cost several times as much
         return value if value == value else None
@@ -148,7 +148,7 @@ def _to_python(value: Any) -> Any:
 
 
 def _from_pandas(value: Any) -> Any:
-    """Convert a scalar of pandas to Python's; raise InputError for a time with nanoseconds."""
+    """Convert a pandas scalar to Python, NA to None; raise InputError for nanoseconds."""
     import pandas as pd
 
     if value is pd.NaT or value is pd.NA:
@@ -178,7 +178,7 @@ def _refuse_nanoseconds() -> NoReturn:
 
 
 def _to_json(value: Any) -> bytes:
-    """Return Python values as JSON: decimals as numbers, dates and times in ISO 8601.
+    """Encode Python values as JSON: decimals as numbers, dates and times as ISO 8601 text.
 
     An infinite number becomes `Infinity`, which a reader of JSON refuses; msgspec alone would
     write null.
@@ -195,7 +195,7 @@ def _to_json(value: Any) -> bytes:
 
 
 def _has_infinity(value: Any) -> bool:
-    """Whether a value is or holds an infinite number."""
+    """Whether a value is, or contains, an infinite number."""
     if isinstance(value, Mapping):
         return any(map(_has_infinity, value.values()))
     if isinstance(value, list):

@@ -43,7 +43,7 @@ def land(
     observer: MageObserver,
     source: BinaryIO | None = None,
 ) -> LandingReport:
-    """Land Singer messages of `input_file_path`, `source` or stdin; skip lines that are no JSON.
+    """Land Singer messages of the flag's file, `source` or stdin; skip lines that are not JSON.
 
     Such lines are counted and logged. STATE goes to the flag `state`'s file, or to stdout.
 
@@ -69,7 +69,7 @@ def land(
 
 
 class StreamSchemas:
-    """The latest schema of each stream."""
+    """Keeps the newest schema of each Singer stream."""
 
     def __init__(self) -> None:
         self._schemas: dict[str, SchemaMessage] = {}
@@ -88,7 +88,7 @@ class StreamSchemas:
         return cast(BinaryIO, _SchemaReader(source, self._store_line))
 
     def _store_line(self, line: bytes) -> None:
-        """Store the schema of a line if it is a SCHEMA message."""
+        """Store the schema of a SCHEMA message; ignore any other or invalid line."""
         try:
             message = decode_message(line.strip(), 0)
         except InputError:
@@ -98,7 +98,7 @@ class StreamSchemas:
 
 
 class _SchemaReader(io.RawIOBase):
-    """Stream that reads from another one, and passes lines with the word SCHEMA to a callback."""
+    """Stream that reads another one, and passes lines with the word SCHEMA to a callback."""
 
     def __init__(self, source: BinaryIO, on_line: Callable[[bytes], None]) -> None:
         self._source = source
@@ -109,6 +109,7 @@ class _SchemaReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Buffer, /) -> int:
+        """Read bytes of the source into `buffer`; return their number, 0 at the end."""
         view = memoryview(buffer)
         data = self._source.read1(len(view)) if hasattr(self._source, "read1") else None
         if data is None:
@@ -118,7 +119,7 @@ class _SchemaReader(io.RawIOBase):
         return len(data)
 
     def _scan(self, data: bytes) -> None:
-        """Pass lines with "SCHEMA" on; keep 4 MiB of an incomplete one; b"" ends the input."""
+        """Pass lines with SCHEMA to the callback; keep 4 MiB of a cut line; b"" ends the input."""
         end = data.rfind(b"\n") + 1 if data else 0
         if data and not end:
             self._begun = (self._begun + data)[:_LONGEST]
@@ -136,7 +137,9 @@ class _SchemaReader(io.RawIOBase):
 def test_connection(
     config: DestinationConfig, lines: LogLines, *, start_seconds: float | None = None
 ) -> None:
-    """Test the connection, within 8 seconds from a `time.monotonic`; log each check's result.
+    """Test the connection and log each check's result; raise DestinationError if one fails.
+
+    The checks end within 8 seconds of `start_seconds`, a `time.monotonic` (default: now).
 
     Raises:
         DestinationError: it names everything that would make a load fail, and what to change.

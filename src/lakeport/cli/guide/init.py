@@ -27,7 +27,7 @@ _LAKE_FILES = ("files", "database", "tap")  # starts whose lake.yaml is for `lak
 
 
 class Start(StrEnum):
-    """Kinds of starter folders."""
+    """Kinds of starter folders that `lakeport init` writes."""
 
     CSV = "csv"
     FILES = "files"
@@ -87,7 +87,7 @@ def init(
 
 
 def _internal_line(internal: Mapping[str, object], *, python: bool) -> str:
-    """Return the line about internal columns, in YAML or Python; commented out for no keys.
+    """Return a config line (YAML or Python) for internal columns, commented out for no keys.
 
     >>> _internal_line({"internal_columns_prefix": "a: b"}, python=False)
     'internal_columns_prefix: "a: b"  # of those that tell when a row was landed'
@@ -103,7 +103,7 @@ def _internal_line(internal: Mapping[str, object], *, python: bool) -> str:
 
 
 def _write(start: Start, target: Path, internal: Mapping[str, object]) -> dict[Path, str]:
-    """Write a starter folder; return file -> a description of it.
+    """Write a starter folder; return a description of each file. ConfigError if one exists.
 
     Raises:
         ConfigError: a file exists already, or the folder can't be written.
@@ -132,14 +132,14 @@ def _write(start: Start, target: Path, internal: Mapping[str, object]) -> dict[P
     return {path: _describe(text) for path, text in texts.items()}
 
 
-def _read_texts(folder: Traversable, above: str) -> dict[str, str]:
-    """Return the files below a folder of the package, as relative path -> text."""
+def _read_texts(folder: Traversable, prefix: str) -> dict[str, str]:
+    """Return the text of each file below a package's folder, by its path after `prefix`."""
     found: dict[str, str] = {}
     for each in sorted(folder.iterdir(), key=lambda each: each.name):
         if each.is_dir():
-            found |= _read_texts(each, f"{above}{each.name}/")
+            found |= _read_texts(each, f"{prefix}{each.name}/")
         else:
-            found[above + each.name.removesuffix(_RENAMED)] = each.read_text("utf-8")
+            found[prefix + each.name.removesuffix(_RENAMED)] = each.read_text("utf-8")
     return found
 
 

@@ -83,7 +83,7 @@ def explain(
 
 
 def pages() -> dict[str, Path]:
-    """Return the documentation's pages as name -> file; a name is a path without suffix.
+    """Return the documentation's Markdown files, by path without suffix.
 
     Raises:
         ConfigError: the documentation is not installed.
@@ -113,7 +113,7 @@ def _error_title(error: str) -> str:
 
 
 def _find_page(name: str, known: list[str]) -> str:
-    """Return a page's full name, by that or its last part; ConfigError for no or several pages."""
+    """Find a page by its full name or last part; ConfigError unless exactly one matches."""
     if name in known:
         return name
     last = name.rpartition("/")[2].lower()
@@ -123,12 +123,12 @@ def _find_page(name: str, known: list[str]) -> str:
     return found[0]
 
 
-def _unknown_error(kind: str, name: str, known: list[str], otherwise: str) -> ConfigError:
-    """Return the error for an unknown name, with three similar known names, or all."""
+def _unknown_error(kind: str, name: str, known: list[str], advice: str) -> ConfigError:
+    """Return a ConfigError for an unknown name; its hint lists three similar ones, or all."""
     lower = {each.lower(): each for each in known}
     near = [lower[each] for each in difflib.get_close_matches(name.lower(), lower, 3, 0.5)]
     listed = ", ".join(near) if near else ", ".join(known)
-    return ConfigError(f"there is no {kind} {name!r}", f"there are {listed}; {otherwise}")
+    return ConfigError(f"there is no {kind} {name!r}", f"there are {listed}; {advice}")
 
 
 def _title(path: Path) -> str:
@@ -138,7 +138,7 @@ def _title(path: Path) -> str:
 
 
 def _show(text: str, name: str) -> None:
-    """Print a page: formatted on a terminal, as Markdown elsewhere."""
+    """Print a page: formatted on a terminal, as Markdown text elsewhere."""
     if sys.stdout.isatty():
         print_markdown(text, name)
     else:
@@ -146,7 +146,7 @@ def _show(text: str, name: str) -> None:
 
 
 def print_markdown(text: str, name: str) -> None:
-    """Print a page's Markdown on a terminal, with `lakeport docs` commands in place of links."""
+    """Print Markdown, formatted; links to pages become `lakeport docs` commands."""
     from rich.console import Console as Terminal
     from rich.markdown import Heading, Markdown
 
@@ -166,7 +166,7 @@ def print_markdown(text: str, name: str) -> None:
 
 
 def replace_links(text: str, name: str) -> str:
-    """Return a page's text with links to other pages replaced by commands that show them.
+    """Replace links to other pages by `lakeport docs` commands; `name` is the page's own.
 
     >>> replace_links("See [types](../types.md#dates).", "errors/SchemaConflict")
     'See types (`lakeport docs types`).'

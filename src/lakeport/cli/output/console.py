@@ -51,7 +51,7 @@ Remarks = Callable[[LandingReport], Sequence[str]]
 
 
 class _OutputBase(Observer):
-    """Base class of both outputs: the streams to write to, and counts of the observed load.
+    """Base class of `Console` and `Json`: their streams, and counts of batches and rows.
 
     Args:
         states: receives each committed STATE; default: only the report has it.
@@ -83,7 +83,7 @@ class _OutputBase(Observer):
             self._states(state)
 
     def on_landed(self, landed: Landed) -> None:
-        """Count the batch and its rows."""
+        """Count a landed batch and its rows."""
         with self._lock:
             self.landed += 1
             self._rows += landed.rows
@@ -96,7 +96,7 @@ class _OutputBase(Observer):
 
 
 class Console(_OutputBase):
-    """Output for people: progress and tables on a terminal, plain lines elsewhere."""
+    """Prints results for people: progress and tables on a terminal, plain lines elsewhere."""
 
     @cached_property
     def _width(self) -> int:
@@ -113,7 +113,7 @@ class Console(_OutputBase):
         progress.begin(label, self._out, self._err)
 
     def on_landed(self, landed: Landed) -> None:
-        """Count the batch; print it as a line if the output is no terminal."""
+        """Count a batch; print a line about it, or on a terminal show the totals."""
         super().on_landed(landed)
         with self._lock:
             if self._width:
@@ -129,7 +129,7 @@ class Console(_OutputBase):
             self._print_message(line)
 
     def on_finished(self, report: LandingReport) -> None:
-        """Print the report of a load."""
+        """Print a load's report: streams, columns, notes and a closing line."""
         self.close()
         if report.streams:
             known = all(stream.table_name in ("", stream.stream) for stream in report.streams)
@@ -147,7 +147,7 @@ class Console(_OutputBase):
         self.say(summary_line(report))
 
     def facts(self, title: str, facts: Mapping[str, object]) -> None:
-        """Print a title, then a name and value a line; lists of objects become tables below."""
+        """Print a title and a line for each name and value; print lists of mappings as tables."""
         self.close()
         self.say(format_value(title))
         plain = [
@@ -170,7 +170,7 @@ class Console(_OutputBase):
         rows: Sequence[Sequence[object]],
         spare: Sequence[str] = (),
     ) -> None:
-        """Print a table; on a terminal, only the columns that fit, and the others' names."""
+        """Print a table; on a terminal, leave out columns that don't fit, and name them."""
         self.close()
         if title:
             self.say(format_value(title))
@@ -188,7 +188,7 @@ class Console(_OutputBase):
             self._write(line)
 
     def plan(self, plan: LandingPlan) -> None:
-        """Print a plan, stream by stream."""
+        """Print a load's plan, stream by stream; nothing is written to the lake."""
         self.close()
         does = {"append": "append to", "merge": "merge into"}.get(plan.mode, plan.mode)
         tables = f"{plan.file_type} tables in {format_value(plan.target)}"
@@ -204,7 +204,7 @@ class Console(_OutputBase):
             self.on_warning(warning)
 
     def failure(self, failure: Failure, trace: str = "") -> None:
-        """Print an error's trace, message and hint to `err`; on a terminal, name its page, too."""
+        """Print an error with hint and traceback to stderr; a terminal gets its help page, too."""
         self.close()
         if trace:
             self._error(escape_controls(trace.rstrip()))
@@ -230,13 +230,13 @@ class Console(_OutputBase):
         return shorten_paths(text) if (self._width if width is None else width) else text
 
     def _write(self, line: str) -> None:
-        """Write a line to `out`, with progress hidden."""
+        """Write a line to stdout; hide the progress meanwhile."""
         with progress.hide():
             self._out.write(f"{line}\n")
             self._out.flush()
 
     def _error(self, text: str) -> None:
-        """Write text to `err`, with progress hidden."""
+        """Write text to stderr; hide the progress meanwhile."""
         with progress.hide():
             self._err.write(f"{text}\n")
             self._err.flush()
@@ -244,7 +244,7 @@ class Console(_OutputBase):
     def _table(
         self, columns: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str]
     ) -> None:
-        """Print a table on a terminal: the columns that fit, or a line a value."""
+        """Print a table on a terminal: the columns that fit, or a line for each cell."""
         kept, missing = fit_columns(columns, rows, self._width, spare)
         if not kept:
             for line in stack_rows(columns, rows, self._width):
@@ -260,12 +260,12 @@ class Console(_OutputBase):
 
 
 class Json(_OutputBase):
-    """Output of one JSON document: the result, or an error on standard error."""
+    """Prints one JSON document: the result to stdout, or an error to stderr."""
 
     _failed: LandingReport | PipelineReport | None = None
 
     def on_finished(self, report: LandingReport | PipelineReport) -> None:
-        """Write the report; keep a failed load's until its error comes, for one document."""
+        """Print the report of a successful load; keep a failed one's for `failure`."""
         if report.ok:
             self._text(report.to_json())
         else:
@@ -282,7 +282,7 @@ class Json(_OutputBase):
         rows: Sequence[Sequence[object]],
         spare: Sequence[str] = (),
     ) -> None:
-        """Write a list of objects."""
+        """Print rows as a JSON list of objects; title and `spare` have no effect."""
         objects = [dict(zip(columns, row, strict=True)) for row in rows]
         self.document(objects)
 
@@ -326,7 +326,7 @@ def _cell_text(value: object) -> str:
 
 
 def _plan_facts(stream: StreamPlan) -> dict[str, object]:
-    """Return the facts to print about a stream of a plan."""
+    """Return the facts of a planned stream: table, estimates, bad records, notes."""
     state = "a new table"
     if stream.exists:
         state = f"version {stream.version}" if stream.version is not None else "exists"

@@ -34,7 +34,7 @@ _TIME_FACTS = frozenset({"finished", "last_change", "started", "timestamp"})
 
 
 def terminal_width(stream: TextIO) -> int:
-    """Return the columns of a stream's terminal, by COLUMNS first, else 80; 0 for no terminal."""
+    """Return a terminal's width in columns (COLUMNS, its own, else 80); 0 for no terminal."""
     if not stream.isatty():
         return 0
     columns = os.environ.get("COLUMNS", "")
@@ -69,7 +69,7 @@ def add_options(text: str, options: str) -> str:
 
 
 def text_width(text: str) -> int:
-    """Return the columns that a text takes on a terminal.
+    """Return the number of columns that a text takes on a terminal.
 
     >>> text_width("name"), text_width("名前"), text_width("e\u0301")
     (4, 4, 1)
@@ -80,7 +80,7 @@ def text_width(text: str) -> int:
 
 
 def _character_width(char: str) -> int:
-    """Return the columns that a character takes: 0, 1 or 2."""
+    """Return the number of columns that a character takes on a terminal: 0, 1 or 2."""
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
@@ -93,7 +93,7 @@ def pad(text: str, width: int, *, right: bool = False) -> str:
 
 
 def wrap(text: str, width: int, hanging: int = 0) -> list[str]:
-    """Wrap a text's lines to a width in columns (0: don't) between words; text in backticks stays.
+    """Wrap a text's lines to `width` columns (0: don't); text in backticks stays whole.
 
     Continuation lines keep their line's indentation and get `hanging` more columns.
 
@@ -110,7 +110,7 @@ def wrap(text: str, width: int, hanging: int = 0) -> list[str]:
 
 
 def _wrap_line(line: str, width: int, indent: str, following: str) -> Iterator[str]:
-    """Yield the lines of one wrapped line, indented by `indent`, later ones by `following`."""
+    """Wrap a line; indent its first part by `indent`, later parts by `following`."""
     current, empty = indent, True
     for space, word in _words(line, width - len(following)):
         if not empty and text_width(current) + len(space) + text_width(word) > width:
@@ -121,7 +121,7 @@ def _wrap_line(line: str, width: int, indent: str, following: str) -> Iterator[s
 
 
 def _words(line: str, room: int) -> Iterator[tuple[str, str]]:
-    """Yield spaces and the word after them; text in backticks is one word if it fits `room`.
+    """Yield (spaces, word) pairs; text in backticks is one word if it fits `room` columns.
 
     A command is one word in any case: if the terminal wraps it, it can still be copied whole.
     """
@@ -136,7 +136,7 @@ def _words(line: str, room: int) -> Iterator[tuple[str, str]]:
 def fit_columns(
     columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, spare: Sequence[str] = ()
 ) -> tuple[list[int], list[str]]:
-    """Return the indices of the columns that fit a terminal, and the other columns' names.
+    """Return the indices of columns that fit a terminal, and the names of the others.
 
     Both are empty if no two columns fit. `spare` are left out first, in this order (default: wide
     ones), then columns from the right. The first column stays.
@@ -173,7 +173,7 @@ def _total(widths: Sequence[int], kept: Sequence[int]) -> int:
 
 
 def stack_rows(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    """Yield a table's rows as blocks of lines, each with a column's name and value.
+    """Yield a table's rows as lines of column name and value, an empty line between rows.
 
     >>> print("\\n".join(stack_rows(("id", "note"), [("1", "a few words")], 12)))
     id    1
@@ -189,7 +189,7 @@ def stack_rows(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int
 def format_pairs(
     facts: Sequence[tuple[str, str]], width: int, indent: int = 0, name_width: int = 0
 ) -> Iterator[str]:
-    """Yield a line for each name and value, wrapped to `width` below the value; 0: not wrapped."""
+    """Yield aligned lines of name and value, wrapped to `width` columns; 0: not wrapped."""
     name_width = max(name_width, *(text_width(name) for name, _ in facts), 0)
     start = indent + name_width + 2
     for name, value in facts:
@@ -214,7 +214,7 @@ def format_time(value: datetime) -> str:
 
 
 def format_value(value: object, longest: int = 0) -> str:
-    r"""Format a value as one line; escape control characters, cut it to `longest` (0: don't cut).
+    r"""Format a value as one line; escape control characters, cut it to `longest` (0: don't).
 
     Example:
         >>> format_value("a\x1b[2J\nb"), format_value(None), format_value("abcdef", 4)
@@ -250,7 +250,7 @@ def _iso(value: date) -> str:
 
 
 def format_words(value: object) -> str:
-    """Format a value in words: a list with commas, a mapping as pairs, whole numbers as 12,000.
+    """Format a list with commas, a mapping as `key=value` pairs, an int as 12,000.
 
     Example:
         >>> format_words(["a", "b"]), format_words({"a": 1}), format_words([]), format_words(12000)
@@ -271,7 +271,7 @@ def is_list_of_objects(value: object) -> TypeGuard[list[Mapping[str, object]]]:
 
 
 def format_facts(facts: Mapping[str, object]) -> dict[str, object]:
-    """Return facts with sizes and times formatted for people; others are unchanged.
+    """Return facts with byte counts and times formatted for people; others are unchanged.
 
     Example:
         >>> format_facts({"bytes": 1200, "last_change": "2024-03-04T15:30:45.123000+00:00"})
@@ -289,7 +289,7 @@ def format_facts(facts: Mapping[str, object]) -> dict[str, object]:
 
 
 def to_jsonable(value: object) -> object:
-    """Convert a value to types of JSON: bytes to Base64, NaN, dates and others to text.
+    """Convert a value to JSON types: bytes to Base64; NaN, dates and others to text.
 
     Example:
         >>> to_jsonable({"a": float("nan"), "b": b"x", "c": [date(2024, 3, 4)]})
@@ -309,7 +309,7 @@ def to_jsonable(value: object) -> object:
 
 
 def batch_line(landed: Landed) -> str:
-    """Return the line about a landed or skipped batch.
+    """Return a line about a batch: rows, files, bytes, version, or why it was skipped.
 
     Example:
         >>> batch_line(Landed("flights", "/lake/flights", 0, 9, ("a",), 1200, version=3))
@@ -325,7 +325,7 @@ def batch_line(landed: Landed) -> str:
 
 
 def report_row(stream: StreamReport) -> tuple[str, ...]:
-    """Return a stream's cells under `REPORT_COLUMNS`."""
+    """Return a stream's cells in the report's table, in the order of `REPORT_COLUMNS`."""
     versions = "-"
     if stream.first_version is not None:
         first, last = stream.first_version, stream.last_version
@@ -342,7 +342,7 @@ def report_row(stream: StreamReport) -> tuple[str, ...]:
 
 
 def summary_line(report: LandingReport) -> str:
-    """Return the last line about a run: rows, target, duration, run id and engine.
+    """Return the closing line of a load: rows, target, duration, run id and engine.
 
     Example:
         >>> now = datetime.fromisoformat("2024-03-04T15:30:45+00:00")
@@ -359,7 +359,7 @@ def summary_line(report: LandingReport) -> str:
 
 
 def column_lines(stream: StreamReport, width: int) -> list[str]:
-    """Return lines with a stream's columns and their types, four at most, then "and N more".
+    """Return lines that list a stream's columns and types, four at most, then "and N more".
 
     Names are not cut: those that don't fit in `width` characters are left out.
 
@@ -378,7 +378,7 @@ def column_lines(stream: StreamReport, width: int) -> list[str]:
 
 
 def report_notes(report: LandingReport) -> list[str]:
-    """Return lines about a run's bad records, dropped fields, skips, merges, notes and warnings."""
+    """Return lines about bad records, dropped fields, skipped batches, merges and warnings."""
     notes = []
     for stream in report.streams:
         name = format_value(stream.stream)
@@ -412,7 +412,7 @@ def report_notes(report: LandingReport) -> list[str]:
 
 
 def table_lines(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return a table as aligned lines; columns of numbers are aligned to the right.
+    """Return a table as aligned lines, header first; columns of numbers are right-aligned.
 
     Example:
         >>> table_lines(("stream", "rows"), [("flights", "336,776"), ("airports", "1,458")])

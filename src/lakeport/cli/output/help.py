@@ -55,7 +55,7 @@ _DEBUG = "`--debug` shows where it comes from; what it shows may hold values of 
 def command_help(
     group: str, *examples: str, words: str = "", late: Callable[[], Any] | None = None
 ) -> dict[str, Any]:
-    r"""Return the arguments of `app.command` about a command's heading, examples and own help.
+    r"""Return arguments of `app.command` that set the command's help: heading, examples.
 
     `words` stand before the examples. `late` makes the options when needed, if that takes long.
 
@@ -85,16 +85,16 @@ def make_group(text: str) -> typer.Typer:
 
 
 class _Command(TyperCommand):
-    """A command whose help lists options under their headings."""
+    """A typer command whose help lists options under headings."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the arguments for the usage line, without braces."""
+        """Return the parts of the usage line, without curly braces."""
         return [
             piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)
         ]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the arguments, the options, and the options under each heading."""
+        """Write the help's lists of arguments, options, and options under headings."""
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
@@ -108,14 +108,14 @@ class _Command(TyperCommand):
 
 
 class _LateCommand(_Command):
-    """A command whose options are made when they are first needed."""
+    """A command that makes its options on first use, as that takes long."""
 
     def __init__(self, late: Callable[[], Any], **given: Any) -> None:
         super().__init__(**given)
         self._late = late
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the arguments and options."""
+        """Return the arguments and options; make them on the first call."""
         if not self.params:
             program = typer.Typer(add_completion=False)
             program.command()(self._late())
@@ -125,7 +125,7 @@ class _LateCommand(_Command):
 
 
 def _with_placeholder(text: str, name: str, kind: str) -> str:
-    """Return a parameter's text in help with its placeholder in place of Python's type.
+    """Replace Python's type in an option's help by its placeholder, such as TABLE.
 
     >>> [_with_placeholder("--table <str>", "TABLE", "option")]
     ['--table TABLE']
@@ -137,7 +137,7 @@ class Commands(TyperGroup):
     """A program or a group of commands whose help lists commands under headings."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse arguments; the completion options may be followed by a shell's name."""
+        """Parse arguments; a completion option with a shell's name is run, and ends the process."""
         if ctx.parent is None and len(args) == 2 and args[0] in _COMPLETION:
             param: Any = None  # they have no use for it
             _COMPLETION[args[0]](ctx, param, args[1])  # ends the process
@@ -154,7 +154,7 @@ class Commands(TyperGroup):
 
 
 def _walk_commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield each visible command of a group and its subgroups, with its full name."""
+    """Yield the full name and command of each visible command, subgroups included."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from _walk_commands(command, f"{path}{name} ")
@@ -163,7 +163,7 @@ def _walk_commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _write(formatter: Any, sections: dict[str, list[tuple[str, str]]]) -> None:
-    """Write sections of names and texts; leave out empty ones."""
+    """Write sections of the help, each with rows of name and text; leave out empty sections."""
     for heading, rows in sections.items():
         if rows:
             with formatter.section(heading):
@@ -171,7 +171,7 @@ def _write(formatter: Any, sections: dict[str, list[tuple[str, str]]]) -> None:
 
 
 class Guard:
-    """Context manager that prints its body's error and ends the command with its exit code.
+    """Context manager that prints its body's error and raises `Exit` with its exit code.
 
     Args:
         output: prints or logs the error, and has counted the batches that landed.
@@ -203,7 +203,7 @@ class Guard:
         to: str | None = None,
         set_keys: Iterable[str] | None = None,
     ) -> None:
-        """Mask a config's secrets in all errors from now on; add options to commands in hints.
+        """Mask a config's secrets in later errors; add `--to` and `--set` to commands in hints.
 
         They are `--to`, if `to` is a config file, and those of `--set` that are about the store.
         """
@@ -220,7 +220,7 @@ class Guard:
         return self
 
     def _add_handler(self, name: str, handler: logging.Handler) -> None:
-        """Add a log handler while the body runs, unless the logger has one already."""
+        """Add a log handler until the body ends, unless the logger has one already."""
         logger = logging.getLogger(name)
         if not logger.handlers:
             logger.addHandler(handler)
@@ -241,7 +241,7 @@ class Guard:
                 raise typer.Exit(self._exit_code(code)) from None
 
     def _report_forced_end(self, kind: type[KeyboardInterrupt]) -> None:
-        """Print a signal's message, with commits of unknown outcome; the body may still run."""
+        """Print that a signal ended the command, and commits whose outcome is unknown."""
         end = kind()
         if unknown := Cancellation.all_unknown_commits():
             end.add_note(unknown)
@@ -250,7 +250,7 @@ class Guard:
         self._report(end)
 
     def _report(self, error: BaseException) -> int:
-        """Print an error with masked secrets; none for a closed stdout; return its exit code."""
+        """Print an error, secrets masked; return its exit code. A closed stdout prints nothing."""
         if isinstance(error, BrokenPipeError):
             discard_stdout()
             return 1
@@ -262,7 +262,7 @@ class Guard:
         return code
 
     def _failure_of(self, error: BaseException) -> tuple[Failure, int]:
-        """Return an error's text and exit code: its class's, 130 or 143 for signals, else 1."""
+        """Convert an exception to a printable error and exit code: its own, 130, 143 or 1."""
         if isinstance(error, LakeportError):
             return Failure.of(error), error.exit_code
         if isinstance(error, KeyboardInterrupt):
@@ -277,7 +277,7 @@ class Guard:
         return replace(Failure.of(error), hint="" if self._debug else _DEBUG), 1
 
     def _durable_batches(self, unknown: str) -> str:
-        """Return the number of durable batches as text, with the text about `unknown` commits."""
+        """Return in words how many batches are committed; `unknown`: a text on others."""
         landed = self._output.landed
         if not landed:
             return unknown or "nothing was landed"
@@ -286,7 +286,7 @@ class Guard:
 
 
 def _store_options(model: type[BaseModel], to: str | None, set_keys: Iterable[str]) -> str:
-    """Return the options `--to` and `--set` that connect to a store, quoted; may be empty."""
+    """Return a text of `--to` and `--set` options that connect to a store; may be empty."""
     from lakeport.config.base import store_keys
     from lakeport.config.load import is_config_file
 
@@ -305,7 +305,7 @@ def _join_notes(error: BaseException) -> str:
 
 
 def discard_stdout() -> None:
-    """Redirect stdout to /dev/null, once its reader is gone; buffered text would raise an error."""
+    """Redirect stdout to /dev/null, so that flushing a closed pipe raises no error."""
     try:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

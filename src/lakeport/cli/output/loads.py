@@ -31,7 +31,7 @@ _LONGEST: Final = 24  # characters of a running load's name
 
 
 class ConsoleLoads(PipelineObserver):
-    """Prints a run for people: running loads on a terminal, else a line for each ended load."""
+    """Prints a `lakeport run`: running loads on a terminal, else a line for each ended load."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -46,7 +46,7 @@ class ConsoleLoads(PipelineObserver):
             self._running[load] = time.monotonic(), 0
 
     def on_landed(self, load: str, landed: Landed) -> None:
-        """Count the batch and its rows."""
+        """Count a batch and add its rows to the load's progress line."""
         with self._lock:
             self._console.landed += 1
             if load in self._running:  # an interrupted load may still land batches
@@ -58,7 +58,7 @@ class ConsoleLoads(PipelineObserver):
         self._console.on_warning(f"{load}: {text}" if load else text)
 
     def on_ended(self, report: LoadReport) -> None:
-        """Remove the load's line; print its outcome if the output is no terminal."""
+        """Remove the load's progress line; elsewhere than on a terminal, print its outcome."""
         with self._lock:
             self._running.pop(report.load, None)
             self._ended += 1
@@ -67,7 +67,7 @@ class ConsoleLoads(PipelineObserver):
             self._console.say(_ended_line(report))
 
     def on_finished(self, report: PipelineReport) -> None:
-        """Print a table of all loads, their notes and the totals."""
+        """Print a table of all loads, notes and totals; or that nothing was to resume."""
         self._console.close()
         told = [load for load in report.loads if load.outcome != "left out"]
         if not told and report.resumes:
@@ -79,23 +79,21 @@ class ConsoleLoads(PipelineObserver):
                 self._console.say(f"  {format_value(load.load)}: {format_value(note)}", hanging=2)
         self._console.say(_closing_line(report))
 
-    def lines(self, moment: ProgressState, width: int) -> list[str]:
-        """Return a line for each running load: duration, landed rows, activity; 12 at most."""
+    def lines(self, state: ProgressState, width: int) -> list[str]:
+        """Return progress lines, one for each running load, 12 at most, then totals."""
         with self._lock:
             running = dict(self._running)
         if not running:
-            return [f"{moment.label} ..."]
-        does = {each.load: each for each in moment.activities}
+            return [f"{state.label} ..."]
+        does = {each.load: each for each in state.activities}
         first = min(_LONGEST, max(map(text_width, running)))
         told = []
         for name, (began, rows) in list(running.items())[:_MOST]:
             label = pad(format_value(name, first), first)
-            start = f"{label}  {format_duration(moment.now - began):>5}  "
+            start = f"{label}  {format_duration(state.now - began):>5}  "
             landed = f"{pluralize(rows, 'row')} landed" if rows else ""
             room = width - text_width(start) - len(landed) - 2
-            now = (
-                format_line(replace(does[name], name=""), moment.now, room) if name in does else ""
-            )
+            now = format_line(replace(does[name], name=""), state.now, room) if name in does else ""
             told.append(f"{start}{', '.join(filter(None, (landed, now)))}"[:width].rstrip())
         if (more := len(running) - _MOST) > 0:
             told.append(f"and {more} more")
@@ -106,7 +104,7 @@ class ConsoleLoads(PipelineObserver):
 
 
 class JsonLoads(PipelineObserver):
-    """Prints a run's report as one JSON document."""
+    """Prints the report of a `lakeport run` as one JSON document."""
 
     def __init__(self, json: Json) -> None:
         self._json = json
@@ -121,13 +119,13 @@ class JsonLoads(PipelineObserver):
 
 
 class _RunPageWriter(PipelineObserver):
-    """Observer that writes a run's HTML page to a file when the run ends."""
+    """Observer that writes the HTML page of a `lakeport run` to a file at its end."""
 
     def __init__(self, path: Path, output: Output) -> None:
         self._path, self._output = path, output
 
     def on_finished(self, report: PipelineReport) -> None:
-        """Write the page; a failure is a warning, since the rows are committed."""
+        """Write the page; if that fails, print a warning, as rows are committed."""
         write_page(
             build_single_page_file(build_pipeline_run_page(report.to_dict())),
             self._path,
@@ -136,7 +134,7 @@ class _RunPageWriter(PipelineObserver):
 
 
 def observer(output: Output, page: Path | None) -> PipelineObserver:
-    """Return an observer that prints a run and writes its page; ConfigError for a bad path."""
+    """Return an observer that prints a run and writes its HTML page, if `page` is given."""
     printer = JsonLoads(output) if isinstance(output, Json) else ConsoleLoads(output)
     if page is None:
         return printer
@@ -145,7 +143,7 @@ def observer(output: Output, page: Path | None) -> PipelineObserver:
 
 
 def show_plan(output: Output, plan: PipelinePlan, page: Path | None) -> None:
-    """Print a run's plan: its steps, then each load; write a page if a path is given."""
+    """Print a run's plan, steps first, then loads; if `page` is given, write it as HTML."""
     if page is not None:
         write_output(build_single_page_file(build_pipeline_plan_page(plan)).html, page)
     if not isinstance(output, Console):
@@ -160,7 +158,7 @@ def show_plan(output: Output, plan: PipelinePlan, page: Path | None) -> None:
 
 
 def _ended_line(report: LoadReport) -> str:
-    """Return the line about a load that has ended: outcome, rows and duration."""
+    """Return the line for a load that ended: outcome, rows, duration, or why it was skipped."""
     name = format_value(report.load)
     if report.outcome == "skipped":
         return f"{name}: skipped, {report.reason}"
@@ -168,7 +166,7 @@ def _ended_line(report: LoadReport) -> str:
 
 
 def _row(load: LoadReport) -> tuple[str, ...]:
-    """Return a load's cells under `_COLUMNS`; "-" if it did not start."""
+    """Return a load's table cells, in the order of `_COLUMNS`; "-" if it did not start."""
     began = load.outcome not in ("skipped", "waiting")
     return (
         load.load,
@@ -181,7 +179,7 @@ def _row(load: LoadReport) -> tuple[str, ...]:
 
 
 def _notes(load: LoadReport) -> list[str]:
-    """Return a load's warnings, each once, or why it was skipped; empty if it did not start."""
+    """Return a load's warnings, each once, or why it was skipped; empty if it never started."""
     if load.outcome == "skipped":
         return [f"skipped: {load.reason}"]
     if load.landing is None:
@@ -191,7 +189,7 @@ def _notes(load: LoadReport) -> list[str]:
 
 
 def _closing_line(report: PipelineReport) -> str:
-    """Return the last line about a run: rows, loads, duration, run id and engine."""
+    """Return the closing line of a run: rows, loads, duration, run id and engines."""
     began = [load for load in report.loads if load.outcome != "left out"]
     well = sum(load.outcome == "landed" for load in began)
     loads = pluralize(well, "load") if well == len(began) else f"{well} of {len(began)} loads"

@@ -35,7 +35,7 @@ _QUIET: Final = frozenset({"--json", "--help", "-h"})
 
 
 class Terminal:
-    """Progress lines at the end of a terminal's text, redrawn in place and removed at the end."""
+    """Progress lines at the bottom of a terminal, redrawn in place; `clear` removes them."""
 
     def __init__(self, out: TextIO) -> None:
         # Makes the lines from the progress and the terminal's width in columns.
@@ -44,7 +44,7 @@ class Terminal:
         self._live: Live | None = None
 
     def draw(self, moment: ProgressState) -> None:
-        """Redraw the lines."""
+        """Redraw the progress lines."""
         width = shutil.get_terminal_size().columns - 1
         told = "\n".join(self.lines(moment, width))
         from rich.text import Text
@@ -54,13 +54,13 @@ class Terminal:
         self._live.update(Text(told), refresh=True)
 
     def clear(self) -> None:
-        """Remove the lines."""
+        """Remove the progress lines from the terminal."""
         live, self._live = self._live, None
         if live is not None:
             live.stop()
 
     def _start(self) -> Live:
-        """Start rich's live display on the terminal."""
+        """Create and start rich's live display on the terminal."""
         from rich.console import Console
         from rich.live import Live
 
@@ -79,7 +79,7 @@ _shown: list[Progress] = []  # at most one: a process has one terminal
 
 
 def begin(label: str, out: TextIO, err: TextIO) -> None:
-    """Show progress until `end`, or change its label; do nothing if progress is switched off.
+    """Start to show progress, or change the label of a running display.
 
     It goes to `err`, redrawn on a terminal, else as lines at intervals; to `out` if only that is a
     terminal.
@@ -94,7 +94,7 @@ def begin(label: str, out: TextIO, err: TextIO) -> None:
 
 
 def begin_early(arguments: Sequence[str]) -> None:
-    """Show progress before a slow command's imports; none with `--json` or `--help`."""
+    """Show progress before a slow command's imports, unless `--json` or help is asked for."""
     verb = command_name(arguments)
     if verb in _LABELS and _QUIET.isdisjoint(arguments):
         begin(_LABELS[verb], sys.stdout, sys.stderr)
@@ -107,7 +107,7 @@ def note(text: str) -> None:
 
 
 def set_lines(lines: Callable[[ProgressState, int], list[str]]) -> None:
-    """Make a terminal's lines by another function from now on; see `Terminal`."""
+    """Set the function that makes progress lines from the state and a width in columns."""
     for each in _shown:
         if isinstance(each.display, Terminal):
             each.display.lines = lines

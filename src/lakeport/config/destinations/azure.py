@@ -38,7 +38,7 @@ _PRINCIPAL = ("tenant_id", "client_id", "client_secret")
 
 
 class _TableUri(NamedTuple):
-    """The parts of a table's abfss URI; account and cloud default to "" and Azure's own."""
+    """Parts of a table's abfss URI; `cloud` is a domain, and `account` may be empty."""
 
     container: str
     account: str
@@ -48,7 +48,7 @@ class _TableUri(NamedTuple):
 
 
 def _parse_table_uri(uri: str) -> _TableUri:
-    """Parse the abfss URI of a table.
+    """Parse the abfss URI of a table; raise ValueError if it is invalid.
 
     Raises:
         ValueError: it is no such URI, or Azure has no such container or path.
@@ -85,7 +85,7 @@ def _parse_table_uri(uri: str) -> _TableUri:
 
 
 def _parse_folder_uri(uri: str) -> _TableUri:
-    """Parse the abfss URI of a folder, which becomes `parent`; raise ConfigError for others."""
+    """Parse a folder's abfss URI; the whole path is `parent`. ConfigError for other text."""
     try:
         return _parse_table_uri(f"{uri.rstrip('/')}/_")
     except ValueError as error:
@@ -106,7 +106,7 @@ def _check_table_uri(uri: str) -> str:
 
 
 def _check_account(value: str) -> str:
-    """Return a storage account's name unchanged; refuse what is no bare name."""
+    """Return a storage account's name unchanged; raise ValueError if it is invalid."""
     if not _ACCOUNT.fullmatch(value):
         raise ValueError(
             "has to be the bare name of a storage account: 3 to 24 lower case letters and digits"
@@ -115,7 +115,7 @@ def _check_account(value: str) -> str:
 
 
 def _check_access_key(value: SecretStr | None) -> SecretStr | None:
-    """Return an account's key unchanged; refuse what is no Base64 text."""
+    """Return an account's key unchanged; raise ValueError if it is not Base64 text."""
     try:
         base64.b64decode(reveal(value), validate=True)
     except (binascii.Error, ValueError):
@@ -124,7 +124,7 @@ def _check_access_key(value: SecretStr | None) -> SecretStr | None:
 
 
 def _parse_sas_token(value: SecretStr | None) -> SecretStr | None:
-    """Return the token of a SAS URL, or a token without its question mark; None for None."""
+    """Return the SAS token in a URL or text, without `?`; ValueError for other text."""
     if value is None:
         return None
     token = value.get_secret_value().strip().rpartition("?")[2]
@@ -140,7 +140,7 @@ def _remove_path(value: str | None) -> str | None:
 
 
 class DeltaLakeAzureConfig(DestinationConfig):
-    """Config of a table at `table_uri`, or of one a stream where that ends with `{stream}`.
+    """Config of a Delta table at `table_uri`, or of one per stream if it ends with `{stream}`.
 
     Credentials are, in this order: `access_key`; `sas_token`; a service principal;
     `managed_identity`; else the chain of the Azure SDK (AZURE_CLIENT_ID, AZURE_TENANT_ID and
@@ -200,7 +200,7 @@ class DeltaLakeAzureConfig(DestinationConfig):
     @model_validator(mode="before")
     @classmethod
     def _default_label(cls, values: Any) -> Any:
-        """Set `table` to the folder's name by default: the stream of a frame is named by it."""
+        """Set a missing `table` to the last part of `table_uri`, unless that has `{stream}`."""
         uri = values.get("table_uri")
         if values.get("table") is None and isinstance(uri, str) and _STREAM not in uri:
             folder = uri.rstrip("/").rpartition("/")[2]
@@ -209,7 +209,7 @@ class DeltaLakeAzureConfig(DestinationConfig):
 
     @model_validator(mode="after")
     def _check_credentials(self) -> Self:
-        """Refuse several kinds of credentials, and an incomplete service principal."""
+        """Raise ValueError for two kinds of credentials or half a service principal."""
         given = [name for name in _PRINCIPAL if getattr(self, name) is not None]
         if self.managed_identity and set(given) - {"client_id"}:
             raise ValueError("`managed_identity` takes no `tenant_id` and no `client_secret`")
@@ -225,7 +225,7 @@ class DeltaLakeAzureConfig(DestinationConfig):
 
     @model_validator(mode="after")
     def _check_account_names(self) -> Self:
-        """Refuse a missing account, two different ones, and `object_key_path`."""
+        """Raise ValueError for no account, two different ones, or `object_key_path`."""
         named = _parse_table_uri(self.table_uri).account
         if not named and self.account_name is None:
             raise ValueError("`account_name` is missing, and `table_uri` does not name one either")
@@ -244,7 +244,7 @@ class DeltaLakeAzureConfig(DestinationConfig):
 
     @classmethod
     def for_source_folder(cls, uri: str, target: DestinationConfig) -> DestinationConfig:
-        """Return a config to read a source's folder, with the target's keys in the same account.
+        """Return a config that reads folder `uri`, with the target's keys in the same account.
 
         For another account it has the SDK's chain; keys in the environment are the target's.
 
@@ -269,14 +269,14 @@ class DeltaLakeAzureConfig(DestinationConfig):
         return f"{table[:-1]}%2E" if table.endswith(".") else table
 
     def storage(self) -> AzureStorage:
-        """Return the storage whose root is the folder that holds the table's folder."""
+        """Return the Azure storage, rooted at the parent of the table's folder."""
         from lakeport.storage.azure.store import AzureStorage
 
         place = _parse_table_uri(self.table_uri)
         return AzureStorage(place.container, place.parent, self._settings())
 
     def _settings(self) -> AzureSettings:
-        """Return the settings of a connection to Azure."""
+        """Return account, credentials, endpoint and retry limit for connecting to Azure."""
         place = _parse_table_uri(self.table_uri)
         return AzureSettings(
             account=place.account or self.account_name or "",

@@ -29,7 +29,7 @@ _SECRET_PARTS = ("private_key", "private_key_id", "client_secret", "refresh_toke
 
 
 def _credentials_as_text(value: object) -> object:
-    """Return credentials given as a path, text or a mapping as a path or JSON text."""
+    """Convert a path object to text and a mapping to JSON text; blank text to None."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, Mapping):
@@ -80,7 +80,7 @@ class GoogleCloudStorageConfig(BucketConfig):
     )
 
     def storage(self) -> GcsStorage:
-        """Return the storage whose root is `object_key_path` in the bucket.
+        """Return the Google Cloud storage, rooted at `object_key_path` in the bucket.
 
         Raises:
             ConfigError: the key's file can't be read.
@@ -90,7 +90,7 @@ class GoogleCloudStorageConfig(BucketConfig):
         return GcsStorage(self.bucket, self.object_key_path, self.gcp_settings())
 
     def secrets(self) -> tuple[str, ...]:
-        """Return every secret value of the config; of a key file, its secret members."""
+        """Return all secret values; of a service account's key, only the secret members."""
         given = self.google_application_credentials
         if given is None:
             return super().secrets()
@@ -136,7 +136,7 @@ class GoogleCloudStorageConfig(BucketConfig):
         return text
 
     def gcp_settings(self) -> GcpSettings:
-        """Return the settings of a connection to Google or to STORAGE_EMULATOR_HOST's emulator.
+        """Return credentials, project, and Google's or STORAGE_EMULATOR_HOST's endpoint.
 
         Raises:
             ConfigError: the key's file can't be read.

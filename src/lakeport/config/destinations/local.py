@@ -15,7 +15,7 @@ from lakeport.storage.local import LocalStorage
 
 
 def _parse_folder(value: object) -> object:
-    """Return a folder's absolute path, from a path or a `file://` URI; refuse files."""
+    """Return the absolute path of a path or `file://` URI; raise ValueError for a file."""
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     if not isinstance(value, str) or not value.strip():
@@ -34,7 +34,7 @@ def _parse_folder(value: object) -> object:
 
 
 class LocalConfig(DestinationConfig):
-    """Config of tables as folders in a folder: `<path>/<object_key_path>/<table>`.
+    """Config of tables in a local folder, at `<path>/<object_key_path>/<table>`.
 
     Example:
         >>> LocalConfig(path="/data/lake", format="parquet").file_type

@@ -32,14 +32,14 @@ _MOST_METADATA = 2000  # characters, names and values together
 
 
 def _check_role(value: str) -> str:
-    """Return a role's ARN unchanged; refuse other text."""
+    """Return an IAM role's ARN unchanged; raise ValueError for other text."""
     if not _ROLE.fullmatch(value):
         raise ValueError("has to look like arn:aws:iam::123456789012:role/name")
     return value
 
 
 def _check_metadata(values: dict[str, str]) -> dict[str, str]:
-    """Return object metadata unchanged; refuse names and values that S3 would not store."""
+    """Return object metadata unchanged; raise ValueError for what S3 would not store."""
     if any(
         not (name + value).isascii() or not value.isprintable() for name, value in values.items()
     ):
@@ -55,7 +55,7 @@ def _check_metadata(values: dict[str, str]) -> dict[str, str]:
 
 
 def _check_tags(values: dict[str, str]) -> dict[str, str]:
-    """Return object tags unchanged; refuse names, values and numbers that S3 would not store."""
+    """Return object tags unchanged; ValueError for over 10, or ones that S3 would not store."""
     if len(values) > _MOST_TAGS:
         raise ValueError(f"can hold {_MOST_TAGS} tags at most")
     for name, value in values.items():
@@ -69,7 +69,7 @@ def _check_tags(values: dict[str, str]) -> dict[str, str]:
 
 
 class AwsConfig(BucketConfig):
-    """Config of a destination on S3 or a store with its protocol: keys of files and Delta tables.
+    """Base class of configs for S3 and stores with its protocol, for files and Delta tables.
 
     Credentials come from the two key fields; else from `aws_profile`; else from the AWS SDK's
     chain (AWS_ACCESS_KEY_ID, AWS_PROFILE, web identity, SSO, the files in ~/.aws, the container's
@@ -133,7 +133,7 @@ class AwsConfig(BucketConfig):
 
     @model_validator(mode="after")
     def _check_credentials(self) -> Self:
-        """Refuse half of a key pair, keys beside a profile, and a KMS key without `aws:kms`."""
+        """Raise ValueError for half a key pair, keys and a profile, or a misplaced KMS key."""
         if (self.aws_access_key_id is None) != (self.aws_secret_access_key is None):
             raise ValueError("`aws_access_key_id` and `aws_secret_access_key` go together")
         if self.aws_session_token is not None and self.aws_access_key_id is None:
@@ -145,7 +145,7 @@ class AwsConfig(BucketConfig):
         return self
 
     def aws_settings(self) -> AwsSettings:
-        """Return the settings of an S3 client."""
+        """Return credentials, endpoint, encryption, tags and retry limit for an S3 client."""
         style: Any = self.aws_addressing_style
         return AwsSettings(
             access_key_id=reveal(self.aws_access_key_id),
@@ -166,7 +166,7 @@ class AwsConfig(BucketConfig):
         )
 
     def storage(self) -> S3Storage:
-        """Return the storage whose root is `object_key_path` in the bucket."""
+        """Return the S3 storage, rooted at `object_key_path` in the bucket."""
         from lakeport.storage.s3.store import S3Storage
 
         return S3Storage(self.bucket, self.object_key_path, self.aws_settings())
@@ -206,7 +206,7 @@ class DeltaLakeS3Config(AwsConfig):
 
     @model_validator(mode="after")
     def _check_bucket_for_spark(self) -> Self:
-        """Refuse a bucket whose name is no host name, as Spark's connector needs one."""
+        """Raise ValueError if the bucket's name is no host name: Spark can't reach it."""
         if not _HOST_NAME.fullmatch(self.bucket):
             raise ValueError(
                 f"`bucket`: {self.bucket!r} can't be reached by Spark, which takes names of lower "

@@ -49,7 +49,7 @@ class Notices(ConfigPart):
 
 @dataclass(frozen=True)
 class Load:
-    """One load of a lake file.
+    """One load in a lake file (`lake.yaml`): source, target, transforms, checks, dependencies.
 
     Attributes:
         target: the config of its table: the file's `target` and `defaults`, and its own keys.
@@ -97,7 +97,7 @@ class Load:
 
 @dataclass(frozen=True)
 class LakeFile:
-    """A checked lake file, with its loads by name; each follows those that it uses."""
+    """A validated lake file (`lake.yaml`); its loads by name, dependencies first."""
 
     path: Path
     loads: Mapping[str, Load]
@@ -107,7 +107,7 @@ class LakeFile:
 
 
 def find_query_tables(sql: str) -> tuple[str, ...]:
-    """Return the tables that Spark SQL reads, each once, without CTEs; else every word of it.
+    """Return the tables in a Spark SQL query, without CTEs; all its words if it is invalid.
 
     After the words of SQL that can't be parsed, a load waits for too many others, and Spark reports
     the error.
@@ -129,7 +129,7 @@ def find_query_tables(sql: str) -> tuple[str, ...]:
 
 
 def find_query_columns(sql: str) -> tuple[str, ...] | None:
-    """Return names in a query that may be columns of its tables; None if it can't be parsed.
+    """Return column names and qualifiers in a SQL query, each once; None if it is invalid.
 
     Example:
         >>> find_query_columns("SELECT s.id, upper(name) AS n FROM source s")
@@ -147,7 +147,7 @@ def find_query_columns(sql: str) -> tuple[str, ...] | None:
 
 
 def _scope_tables(query: Any) -> Iterator[str]:
-    """Yield the tables of every scope of a parsed query, as `name` or `schema.name`."""
+    """Yield the tables of a parsed query and its subqueries, without CTEs, as `schema.name`."""
     from sqlglot.optimizer.scope import traverse_scope
 
     for scope in traverse_scope(query):

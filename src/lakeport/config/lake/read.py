@@ -90,14 +90,14 @@ _EXPECT_HINT = "write one on each line, such as `- {not_null: [id]}`."
 
 @dataclass
 class Mistakes:
-    """The mistakes found so far in the file `name`, whose document has the keys' positions."""
+    """Collects the mistakes in the lake file `name`, one per position, to raise them together."""
 
     name: str
     document: Document
     _found: dict[tuple[TextPosition, str], str] = field(default_factory=dict)
 
     def add(self, path: tuple[str | int, ...], text: str, hint: str = "") -> None:
-        """Record a mistake at a path, unless its position has one, which likely caused it."""
+        """Record a mistake at the key `path`, unless its position has one already."""
         place = self.document.place(*path)
         if any(place == other for other, _ in self._found):
             return
@@ -106,7 +106,7 @@ class Mistakes:
 
     @contextmanager
     def collecting(self, *path: str | int) -> Iterator[None]:
-        """Context manager that records a ConfigError of its body as mistakes at a path."""
+        """Context manager that catches a ConfigError and records it as mistakes at `path`."""
         try:
             yield
         except ConfigError as error:
@@ -116,13 +116,13 @@ class Mistakes:
                 self.add(path, error.message, error.hint)
 
     def collect(self, path: tuple[str | int, ...], parse: Callable[[], T]) -> T | None:
-        """Return what `parse` returns; if it raises a ConfigError, record it and return None."""
+        """Call `parse` and return its result; record a ConfigError at `path` and return None."""
         with self.collecting(*path):
             return parse()
         return None  # type: ignore[unreachable]  # the context manager suppresses the error
 
     def raise_if_any(self) -> None:
-        """Raise one ConfigError with all mistakes, sorted by line, if there are any."""
+        """Raise one ConfigError that lists all mistakes by line, if there are any."""
         found = sorted(self._found.items(), key=lambda each: each[0])
         if not found:
             return
@@ -136,7 +136,7 @@ class Mistakes:
 def parse_source(
     given: Any, path: tuple[str, ...], folder: Path, mistakes: Mistakes
 ) -> ConfigPart | None:
-    """Parse a load's `from`, with paths relative to `folder`; record a mistake and return None."""
+    """Parse a load's `from`, paths relative to `folder`; None if wrong, which is recorded."""
     at = (*path, "from")
     if given is None:
         mistakes.add(path, "the key `from` is missing", _SOURCE_HINT)
@@ -153,7 +153,7 @@ def parse_source(
 def _resolve_source_paths(
     given: dict[str, Any], kind: str, folder: Path, load: str
 ) -> dict[str, Any]:
-    """Return a source's keys with paths joined to a folder; a tap is named like its load."""
+    """Join a source's relative paths to `folder`; name a tap after its load."""
 
     def resolve(value: Any) -> Any:
         if isinstance(value, list):
@@ -176,7 +176,7 @@ def _resolve_source_paths(
 
 
 def _canonical_target_keys(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename a target's keys, or those of a Mage streaming sink, to lakeport's names."""
+    """Return a target's keys, or a Mage streaming sink's, under lakeport's names."""
     if is_sink(values):
         values, _ = parse_sink({"prefix": "-", **values}, all_keys())
     return canonical_keys(values)
@@ -189,7 +189,7 @@ def all_key_names() -> frozenset[str]:
 
 @dataclass
 class SharedTarget:
-    """The destination keys that the loads of a file share: those of `target` and `defaults`."""
+    """Destination keys shared by all loads of a lake file, from `target` and `defaults`."""
 
     shared: Mapping[str, Any]
     raw: dict[tuple[str, ...], Mapping[str, Any]]  # path -> the keys there, as they are written
@@ -199,7 +199,7 @@ class SharedTarget:
     def build_load_target(
         self, name: str, own: Mapping[str, Any], *, table_per_stream: bool
     ) -> DestinationConfig | None:
-        """Build a load's target from shared and own keys; record a mistake and return None."""
+        """Build a load's target from shared and own keys; None if wrong, which is recorded."""
         origins = [("loads", name), ("defaults",), ("target",)]
         keys = override_keys(self.shared, own)
         if not table_per_stream:
@@ -221,7 +221,7 @@ class SharedTarget:
     def _table_keys(
         self, name: str, own: Mapping[str, Any], keys: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return `table` or `table_uri` with the load's name, unless the load sets it itself."""
+        """Return `table` and `table_uri` for a load by its name, unless `own` sets them."""
         found: dict[str, Any] = {}
         pattern = own.get("table") or self.shared.get("table") or name
         if "table" not in own and isinstance(pattern, str):
@@ -234,7 +234,7 @@ class SharedTarget:
         return found
 
     def _check_pattern(self, key: str, pattern: str) -> None:
-        """Record a mistake if a shared key names one table and there are several loads."""
+        """Record a mistake if several loads share a table's name without `{stream}`."""
         if self.has_several_loads and key in self.shared and _STREAM not in pattern:
             path = self._find_key(key, [("defaults",), ("target",)])
             self.mistakes.add(
@@ -244,7 +244,7 @@ class SharedTarget:
             )
 
     def _find_key(self, key: str, origins: list[tuple[str, ...]]) -> tuple[str | int, ...] | None:
-        """Return the path of a key in the file, under any of its names; None if it is absent."""
+        """Find a key, or an alias of it, below `origins`; return its path, None if absent."""
         for origin in origins:
             for nested, keys in self.raw.items():
                 if nested[: len(origin)] != origin or not isinstance(keys, Mapping):
@@ -256,7 +256,7 @@ class SharedTarget:
 
 
 def _table_identity(target: DestinationConfig) -> tuple[object, ...]:
-    """Return a value that is equal for targets that write the same table."""
+    """Return a tuple that is equal for two configs if they write the same table."""
     return (
         *(str(getattr(target, key, None)) for key in _PLACE),
         (target.table_pattern or "").strip("/"),
@@ -265,13 +265,13 @@ def _table_identity(target: DestinationConfig) -> tuple[object, ...]:
 
 @dataclass(frozen=True)
 class LakeTables:
-    """The tables that the loads of a file write; those of `stream_loads` write one a stream."""
+    """The tables that a lake file's loads write; `stream_loads` write one for each stream."""
 
     targets: Mapping[str, DestinationConfig]  # by the loads' names
     stream_loads: frozenset[str]
 
     def find_loads(self, name: str) -> tuple[str, ...]:
-        """Return the loads that write a table, by load, `load.stream` or table name; or ().
+        """Return the loads that write the table `name`, such as `load.stream`; () if none.
 
         As in Spark, case does not count, unless two names differ by it alone.
         """
@@ -285,7 +285,7 @@ class LakeTables:
         )
 
     def _find_similar(self, name: str) -> list[str]:
-        """Return the load whose name differs by case alone, else the loads with this `table`."""
+        """Return the one load whose name differs by case only, else loads with this `table`."""
         lower = name.casefold()
         loads = [each for each in self.targets if each.casefold() == lower]
         if len(loads) == 1:
@@ -297,7 +297,7 @@ class LakeTables:
         ]
 
     def uri(self, name: str) -> str:
-        """Return the URI of a table that a load writes; see `find_loads`.
+        """Return the URI of the table `name`, given as a load, `load.stream` or table name.
 
         Raises:
             ConfigError: the load has a table for each stream, and the name has no valid stream.
@@ -317,7 +317,7 @@ class LakeTables:
 
 
 def sort_loads(depends: Mapping[str, Sequence[str]], mistakes: Mistakes) -> tuple[str, ...]:
-    """Sort loads so that each follows those that it uses; record each cycle as a mistake.
+    """Sort loads so that dependencies come first; record each cycle as a mistake.
 
     Otherwise they keep the file's order, which is that of `depends`.
     """
@@ -345,7 +345,7 @@ def sort_loads(depends: Mapping[str, Sequence[str]], mistakes: Mistakes) -> tupl
 
 
 def _rotate_cycle(cycle: Sequence[str], reported: Collection[str], mistakes: Mistakes) -> list[str]:
-    """Return a closed cycle that starts at its first load in the file without a reported cycle."""
+    """Rotate a cycle to its first load in the file, new ones first, and append that load."""
     first = min(
         range(len(cycle)),
         key=lambda at: (cycle[at] in reported, mistakes.document.place("loads", cycle[at])),
@@ -354,7 +354,7 @@ def _rotate_cycle(cycle: Sequence[str], reported: Collection[str], mistakes: Mis
 
 
 def check_overwrites(tables: LakeTables, mistakes: Mistakes) -> None:
-    """Record a mistake where one of two loads overwrites a table that both write."""
+    """Record a mistake if two loads write one table and either has the mode overwrite."""
     first: dict[tuple[object, ...], str] = {}
     for name, target in tables.targets.items():
         if name in tables.stream_loads:
@@ -374,7 +374,7 @@ def check_overwrites(tables: LakeTables, mistakes: Mistakes) -> None:
 
 
 def read_lake(path: str | os.PathLike[str]) -> LakeFile:
-    """Read and check a lake file, YAML or JSON; relative paths in it start at the file's folder.
+    """Read and validate a lake file (`lake.yaml`); its paths are relative to its folder.
 
     Raises:
         ConfigError: it names every mistake with its line.
@@ -391,7 +391,7 @@ def read_lake(path: str | os.PathLike[str]) -> LakeFile:
 
 
 def _secrets(lake: LakeFile) -> Iterator[str]:
-    """Yield the secrets of targets, lineage and notices, and of sources those that scrub masks."""
+    """Yield a lake file's secrets; of sources, only those that `scrub` recognizes."""
     for load in lake.loads.values():
         yield from load.target.secrets()
         yield from (each for each in load.source.secrets() if scrub(each) != each)
@@ -400,7 +400,7 @@ def _secrets(lake: LakeFile) -> Iterator[str]:
 
 
 class _LakeReader:
-    """Checks the values of one lake file and builds a `LakeFile` from them."""
+    """Validates the values of one lake file and builds a `LakeFile` from them."""
 
     def __init__(self, path: Path, mistakes: Mistakes) -> None:
         self.path = path
@@ -430,7 +430,7 @@ class _LakeReader:
     def _check_keys(
         self, path: tuple[str, ...], values: Mapping[str, Any], known: Mapping[str, Any]
     ) -> None:
-        """Record a mistake for each key that is not known."""
+        """Record a mistake for each key of `values` that is not in `known`."""
         for key in values:
             if key not in known:
                 hint = _MERGE_HINT if key == "<<" else ""
@@ -439,7 +439,7 @@ class _LakeReader:
                 )
 
     def _expand(self, value: Any, path: tuple[str | int, ...]) -> Any:
-        """Replace variables in a value; keep a text with an unset one, which is a mistake."""
+        """Replace variables in nested values; keep texts with unset ones, which are recorded."""
         if isinstance(value, dict):
             return {key: self._expand(item, (*path, key)) for key, item in value.items()}
         if isinstance(value, list):
@@ -449,7 +449,7 @@ class _LakeReader:
         return value if found is None else found
 
     def _check_loads(self, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """Return the loads that are mappings, with their known keys; record other mistakes."""
+        """Return each load's known keys, by load name; record what is wrong as mistakes."""
         loads = values.get("loads")
         if not isinstance(loads, dict) or not loads:
             text = "`loads` has to hold loads, by name" if "loads" in values else _missing("loads")
@@ -477,7 +477,7 @@ class _LakeReader:
     def _read_shared_target(
         self, values: Mapping[str, Any], loads: Mapping[str, Mapping[str, Any]]
     ) -> SharedTarget | None:
-        """Read `target` and `defaults`; return None if one of them has a mistake."""
+        """Read `target` and `defaults`; None if one is wrong, which is recorded."""
         raw: dict[tuple[str, ...], Mapping[str, Any]] = {}
         found: dict[str, dict[str, Any]] = {}
         with self.mistakes.collecting("target"):
@@ -510,7 +510,7 @@ class _LakeReader:
     def _read_tables_and_sources(
         self, loads: Mapping[str, Mapping[str, Any]], shared: SharedTarget | None
     ) -> tuple[LakeTables, dict[str, Any]]:
-        """Read each load's target and source; the source is None if it has a mistake."""
+        """Read the loads' targets and sources; a wrong target is absent, a wrong source None."""
         sources = {}
         found = {}
         stream_loads = set()
@@ -535,7 +535,7 @@ class _LakeReader:
     def _read_load(
         self, name: str, values: Mapping[str, Any], tables: LakeTables, sources: Mapping[str, Any]
     ) -> Load | None:
-        """Read one load; return None if its source or target has a mistake."""
+        """Build one `Load` from its keys; return None if its source or target is wrong."""
         path = ("loads", name)
         source, uses = sources[name], dict[str, str]()
         if isinstance(source, TablesSource):
@@ -580,7 +580,7 @@ class _LakeReader:
     def _resolve_tables(
         self, path: tuple[str, ...], source: TablesSource, values: Any, tables: LakeTables
     ) -> tuple[TablesSource, dict[str, str]]:
-        """Return a source with its tables' paths or URIs, and name -> load for tables of loads."""
+        """Return the source with its tables' paths or URIs, and the tables that loads write."""
         places, uses = {}, {}
         for name, given in source.tables.items():
             at = (*path, "from", "tables", *_path_in_tables(values["tables"], name, given))
@@ -597,7 +597,7 @@ class _LakeReader:
     def _read_expectations(
         self, path: tuple[str, ...], values: Mapping[str, Any]
     ) -> tuple[Expectation, ...]:
-        """Return the valid expectations of a load."""
+        """Return a load's valid expectations; record the others as mistakes."""
         given = values.get("expect") or []
         if not isinstance(given, list):
             self.mistakes.add((*path, "expect"), "`expect` has to be a list", _EXPECT_HINT)
@@ -611,7 +611,7 @@ class _LakeReader:
         return parse_expectations(valid)
 
     def _read_text(self, path: tuple[str, ...], values: Mapping[str, Any], key: str) -> str:
-        """Return the text of a load's key; empty if it is absent or a mistake."""
+        """Return the text of a load's key; empty if absent, or wrong, which is recorded."""
         found = values.get(key)
         if found is not None and (not isinstance(found, str) or not found.strip()):
             self.mistakes.add((*path, key), f"`{key}` has to be text", LOAD_KEYS[key])
@@ -619,7 +619,7 @@ class _LakeReader:
         return found or ""
 
     def _read_tags(self, path: tuple[str, ...], values: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return a load's tags, each once; empty if they are absent or a mistake."""
+        """Return a load's tags, each once; empty if absent, or wrong, which is recorded."""
         given = values.get("tags") or []
         given = [given] if isinstance(given, str) else given
         if not isinstance(given, list) or not all(isinstance(tag, str) for tag in given):
@@ -630,7 +630,7 @@ class _LakeReader:
     def _read_part(
         self, kind: Callable[..., _Part], values: Mapping[str, Any], key: str
     ) -> _Part | None:
-        """Return a top key's value as a config part; None if it is absent or a mistake."""
+        """Parse a top-level key, such as `lineage`; None if absent, or wrong (recorded)."""
         given = values.get(key)
         if given is not None and not isinstance(given, dict):
             self.mistakes.add((key,), f"`{key}` has to hold keys", TOP_KEYS[key])
@@ -644,7 +644,7 @@ def _missing(key: str) -> str:
 
 
 def _no_table(name: str, tables: LakeTables) -> tuple[str, str]:
-    """Return the message and the hint for a table that no load writes."""
+    """Return the message and the hint for a table name that matches no load."""
     return (
         f"no load of the file is called {name!r}{did_you_mean(name, tables.targets)}",
         "name a load, or a table elsewhere by its path or URI, which has a `/` in it.",
@@ -652,7 +652,7 @@ def _no_table(name: str, tables: LakeTables) -> tuple[str, str]:
 
 
 def _path_in_tables(values: Any, name: str, given: str) -> tuple[str | int, ...]:
-    """Return the path of an entry in `tables`: a list's index, a mapping's key, or ()."""
+    """Return the list index or mapping key of an entry in `tables` as a path; () if absent."""
     if isinstance(values, list):
         return (values.index(given),) if given in values else ()
     return (name,) if isinstance(values, dict) else ()

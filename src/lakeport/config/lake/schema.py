@@ -87,7 +87,7 @@ def lake_schema() -> dict[str, Any]:
 
 
 def _object_schema(properties: Mapping[str, Any], description: str) -> dict[str, Any]:
-    """Return the schema of an object with these properties and no others."""
+    """Return the JSON Schema of an object that allows these properties only."""
     return {
         "type": "object",
         "description": description,
@@ -97,7 +97,7 @@ def _object_schema(properties: Mapping[str, Any], description: str) -> dict[str,
 
 
 def _destination_keys() -> dict[str, Any]:
-    """Return a schema for each key of any destination, under all its names; null is allowed."""
+    """Return the JSON Schemas of all destinations' keys, by name or alias; null is allowed."""
     own = settings_schema()["properties"]
     keys = {name: _key_schema(field, _MORE.get(name, ())) for name, field in own.items()}
     for other, key in OTHER_NAMES.items():
@@ -110,7 +110,7 @@ def _destination_keys() -> dict[str, Any]:
 
 
 def _key_schema(field: Mapping[str, Any], more: Sequence[object]) -> dict[str, Any]:
-    """Return a key's schema, widened to variables, null, text forms and `more` values."""
+    """Return a key's JSON Schema that also allows variables, null, text and `more` values."""
     kept = {name: field[name] for name in ("description", "default") if name in field}
     strict = {
         name: value
@@ -131,7 +131,7 @@ def _key_schema(field: Mapping[str, Any], more: Sequence[object]) -> dict[str, A
 
 
 def _part_schema(model: type[ConfigPart], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Add the schema of a part of the file to the definitions; return a reference to it."""
+    """Add a model's JSON Schema to `definitions`, which changes; return a `$ref` to it."""
     schema = model.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
     for name, found in schema.pop("$defs", {}).items():
         definitions[name] = _widen_properties(found)
@@ -140,7 +140,7 @@ def _part_schema(model: type[ConfigPart], definitions: dict[str, Any]) -> dict[s
 
 
 def _widen_properties(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object's schema with each property widened; other schemas unchanged."""
+    """Return an object's JSON Schema with `_widen` applied to each property."""
     if "properties" not in schema:
         return dict(schema)
     return {
@@ -150,7 +150,7 @@ def _widen_properties(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _widen(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a property's schema, widened to variables and to one item in place of a list."""
+    """Return a property's JSON Schema that also allows variables, or one item for a list."""
     kept = {name: found[name] for name in ("description", "default") if name in found}
     strict = {name: value for name, value in found.items() if name not in (*kept, "title")}
     if kept.get("default", 0) in (None, []):

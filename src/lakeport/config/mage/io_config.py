@@ -85,7 +85,7 @@ SINK_KEYS = frozenset(
 
 
 class ConfigLoader(Protocol):
-    """A source of settings by name; Mage's own loaders are such, too."""
+    """Protocol of an object that returns settings by name, as Mage's own loaders do."""
 
     def get(self, key: str) -> Any:
         """Return a setting; None if it is absent."""
@@ -93,7 +93,7 @@ class ConfigLoader(Protocol):
 
 
 class ConfigFileLoader:
-    """Settings of a profile of an `io_config.yaml`.
+    """Reads the settings of one profile in an `io_config.yaml`.
 
     Args:
         filepath: the file; default: `io_config.yaml` in the current folder.
@@ -151,7 +151,7 @@ class ConfigFileLoader:
         return self._raw_value(str(getattr(key, "value", key))) is not None
 
     def _raw_value(self, key: str) -> Any:
-        """Return a setting as the file has it, flat or under a header; None if it is absent."""
+        """Return a setting as the file has it, nested or at the top level; None if absent."""
         header, name = _VERBOSE.get(key, ("", ""))
         section = self._values.get(header)
         found = section.get(name) if isinstance(section, Mapping) else None
@@ -159,7 +159,7 @@ class ConfigFileLoader:
 
 
 class EnvironmentVariableLoader:
-    """Settings in environment variables of the same names."""
+    """Reads settings from the environment variables of the same names."""
 
     def get(self, key: str) -> str | None:
         """Return a setting; None if its variable is not set."""
@@ -173,7 +173,7 @@ class EnvironmentVariableLoader:
 
 
 def destination_keys(loader: ConfigLoader, destination: str) -> dict[str, Any]:
-    """Return the keys of a destination that a profile has: credentials, region, endpoint.
+    """Return a destination's keys from a Mage profile: credentials, region, endpoint.
 
     Example:
         >>> loader = ConfigFileLoader(config={"AWS_REGION": "eu-west-1", "AWS_ENDPOINT": None})
@@ -188,14 +188,14 @@ def destination_keys(loader: ConfigLoader, destination: str) -> dict[str, Any]:
 
 
 def _read_setting(loader: ConfigLoader, name: str) -> Any:
-    """Return a setting; None if it is absent or a placeholder of Mage's template."""
+    """Return a setting; None if absent or a placeholder of Mage's sample `io_config.yaml`."""
     value = loader.get(name)
     none = {*_PLACEHOLDERS, name.partition("_")[2].lower()}
     return None if isinstance(value, str) and value.strip() in none else value
 
 
 def _google_key(loader: ConfigLoader) -> Any:
-    """Return a service account's key as JSON text, else its file's path; None for neither."""
+    """Return a service account's key as JSON text, else its file's path; None if not set."""
     key = loader.get("GOOGLE_SERVICE_ACC_KEY")
     if isinstance(key, Mapping) and _PLACEHOLDER_KEY in str(key.get("private_key", "")):
         key = None
@@ -205,7 +205,7 @@ def _google_key(loader: ConfigLoader) -> Any:
 
 
 def fold_streams(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keys with `_streams` merged: `columns` as `constant_columns`, partition keys last.
+    """Merge Mage's `_streams`, constant columns and partition keys, into the other keys.
 
     Raises:
         ConfigError: `_streams` holds anything else.
@@ -243,7 +243,7 @@ def fold_streams(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _override_names(value: Any) -> list[Any]:
-    """Return partition keys, given as a list, text or None, as a list; ConfigError for others."""
+    """Convert partition keys (list, comma-separated text, None) to a list; else ConfigError."""
     if value is None:
         return []
     if isinstance(value, str):
@@ -257,7 +257,7 @@ def _override_names(value: Any) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class CatalogStream:
-    """The schema and keys of one stream of a Singer catalog.
+    """A stream in a Singer catalog: JSON schema, key columns and partition columns.
 
     Fields that the JSON schema does not declare are dropped.
     """
@@ -269,7 +269,7 @@ class CatalogStream:
 
 
 def parse_catalog(value: Any) -> dict[str, CatalogStream]:
-    """Parse a Singer catalog, its JSON text or a parsed one to streams by `tap_stream_id` or name.
+    """Parse a Singer catalog, or its JSON text, to streams by `tap_stream_id` or name.
 
     Raises:
         ValueError: it is no catalog; the sentence names the wrong part.
@@ -294,7 +294,7 @@ def parse_catalog(value: Any) -> dict[str, CatalogStream]:
 
 
 def unused_key_warnings(catalog: Mapping[str, CatalogStream]) -> tuple[str, ...]:
-    """Return a warning for each stream of a catalog with a key that has no effect"""
+    """Return a warning for each stream of a catalog with a key that has no effect."""
     return tuple(
         f"catalog: stream {name!r}: {' and '.join(f'`{key}`' for key in stream.unused)} "
         "took no effect: `mode` decides what happens to rows that are there already"
@@ -304,7 +304,7 @@ def unused_key_warnings(catalog: Mapping[str, CatalogStream]) -> tuple[str, ...]
 
 
 def _parse_stream(stream: Any, number: int) -> tuple[str, CatalogStream]:
-    """Parse a catalog's stream; return its name and the stream. Raise ValueError if it is wrong."""
+    """Parse stream `number` (from 1) of a catalog; return its name and it, or ValueError."""
     if not isinstance(stream, Mapping):
         raise ValueError(f"has no mapping as stream {number}")
     name = stream.get("tap_stream_id") or stream.get("stream")
@@ -322,7 +322,7 @@ def _parse_stream(stream: Any, number: int) -> tuple[str, CatalogStream]:
 
 
 def _parse_stream_columns(stream: Mapping[str, Any], key: str, name: str) -> tuple[str, ...]:
-    """Return the column names under a key, each once; () if it is absent; ValueError for others."""
+    """Return a stream's column names under `key`, each once; () if absent, else ValueError."""
     names = stream.get(key) or ()
     if not isinstance(names, (list, tuple)) or not all(isinstance(n, str) for n in names):
         raise ValueError(f"has no list of names as `{key}` of the stream {name!r}")
@@ -377,7 +377,7 @@ def parse_sink(
 
 
 def _parse_table_uri(uri: Any) -> dict[str, Any]:
-    """Return the bucket and prefix in a table's S3 URI; {} for None; ConfigError for others."""
+    """Return `bucket` and `prefix` of a table's S3 URI; {} for None; ConfigError for others."""
     if uri is None:
         return {}
     parts = urlsplit(str(uri))
@@ -387,7 +387,7 @@ def _parse_table_uri(uri: Any) -> dict[str, Any]:
 
 
 def _split_prefix(keys: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Replace a sink's `prefix` by `object_key_path` and `table`; ConfigError without a prefix."""
+    """Split a sink's `prefix` into `object_key_path` and `table`; ConfigError if missing."""
     prefix = keys.pop("prefix", None)
     if prefix is None:
         if keys.get("table") is None:
@@ -404,7 +404,7 @@ def _split_prefix(keys: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _parse_positive(value: Any, name: str) -> float:
-    """Return the finite number above 0 that a key has; raise ConfigError for other values."""
+    """Convert a key's value to a finite number above 0; raise ConfigError for other values."""
     try:
         number = float(value)
     except (TypeError, ValueError):

@@ -39,7 +39,7 @@ _MAGE_SECRETS = {
 
 
 def hide(text: str) -> tuple[str, list[str]]:
-    """Replace templates in YAML by plain words; return the text and the templates.
+    """Replace Mage's `{{ }}` templates by placeholder words; return the text and the templates.
 
     Example:
         >>> hide("bucket: {{ env_var('BUCKET') }}")
@@ -55,7 +55,7 @@ def hide(text: str) -> tuple[str, list[str]]:
 
 
 def restore(value: Any, templates: Sequence[str]) -> Any:
-    """Put hidden templates back into parsed values.
+    """Replace placeholders by their templates in nested values and keys.
 
     Example:
         >>> restore({"a": ["x-lakeport0template00"]}, ["{{ 1 }}"])
@@ -71,7 +71,7 @@ def restore(value: Any, templates: Sequence[str]) -> Any:
 
 
 def index_with_templates(hidden: str, templates: Sequence[str], index: int) -> int:
-    """Translate an index in a text with hidden templates to one in the original text.
+    """Convert an index in text with placeholders to one in the original text.
 
     Example:
         >>> hidden, templates = hide("{{ 1 }}: x")
@@ -86,11 +86,13 @@ def index_with_templates(hidden: str, templates: Sequence[str], index: int) -> i
     return index + moved
 
 
-def render(text: str, environ: Mapping[str, str], name: str, plain: Callable[[str], str]) -> Any:
-    """Replace the templates in a text by their values; return a lone template's value unchanged.
+def render(
+    text: str, environ: Mapping[str, str], name: str, convert_plain: Callable[[str], str]
+) -> Any:
+    """Evaluate the templates in a text; for a lone template, return its value, of any type.
 
-    `plain` is applied to the text around the templates, but not to their values. Errors name the
-    file `name`.
+    `convert_plain` is applied to the text around the templates, but not to their values. Errors
+    name the file `name`.
 
     Raises:
         ConfigError: a variable or secret is not set, or an expression is wrong.
@@ -106,7 +108,7 @@ def render(text: str, environ: Mapping[str, str], name: str, plain: Callable[[st
             "only expressions are taken, such as {{ env_var('NAME') }}.",
         )
     if "{{" not in text:
-        return plain(text)
+        return convert_plain(text)
     whole = _TEMPLATE.fullmatch(text.strip())
     if whole:
         return _evaluate(whole[1], environ, name)
@@ -120,11 +122,11 @@ def render(text: str, environ: Mapping[str, str], name: str, plain: Callable[[st
             f"{name} has a template that does not end: {{{{ without }}}}",
             "write {{ '{{' }} for two braces that are meant as they are.",
         )
-    return "".join(part if number % 2 else plain(part) for number, part in enumerate(parts))
+    return "".join(part if number % 2 else convert_plain(part) for number, part in enumerate(parts))
 
 
 def _evaluate(expression: str, environ: Mapping[str, str], name: str) -> Any:
-    """Evaluate an expression in Jinja's sandbox; any error is a ConfigError without its values."""
+    """Evaluate an expression in Jinja's sandbox; ConfigError, without values, if it fails."""
     from jinja2 import StrictUndefined
     from jinja2.exceptions import SecurityError, TemplateSyntaxError, UndefinedError
     from jinja2.sandbox import SandboxedEnvironment
@@ -182,7 +184,7 @@ def _is_small(number: Any, bound: int = _LONG) -> bool:
 def _make_functions(
     environ: Mapping[str, str], unset: Callable[[str], Any]
 ) -> dict[str, Callable[..., Any]]:
-    """Return the functions that expressions can call, by name; `unset` makes an absent value."""
+    """Return the functions for template expressions; `unset` makes the value of a missing name."""
 
     def env_var(variable: str, default: Any = None) -> Any:
         found = environ.get(variable, default)
@@ -221,7 +223,7 @@ def _variable_name(prefix: str, name: str) -> str:
 
 
 def _fetch_secret(kind: str, name: str, *rest: Any, **named: Any) -> Any:
-    """Fetch a secret from Mage's or a cloud's store; return None if it is absent."""
+    """Fetch a secret with Mage's function, else from AWS with boto3; None if absent."""
     module, function = _MAGE_SECRETS[kind]
     try:
         return getattr(import_module(module), function)(name, *rest, **named)
@@ -230,7 +232,7 @@ def _fetch_secret(kind: str, name: str, *rest: Any, **named: Any) -> Any:
 
 
 def _fetch_aws_secret(name: str) -> Any:
-    """Fetch a secret from AWS Secrets Manager; None if it or boto3 is absent; else ConfigError."""
+    """Fetch a secret from AWS; None without it or without boto3; ConfigError if AWS fails."""
     try:
         import boto3
         from botocore.exceptions import BotoCoreError, ClientError
