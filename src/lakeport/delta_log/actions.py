@@ -35,7 +35,7 @@ _URI_SAFE = "/-_.!~*'();:@&=+$,"
 
 
 def check_partition_type(name: str, type_: pa.DataType) -> None:
-    """Raise ConfigError for a nested, binary or floating-point column, which can't partition."""
+    """Raise ConfigError if a column's type can't partition: nested, binary or floating-point."""
     if pa.types.is_nested(type_) or pa.types.is_binary(type_) or pa.types.is_floating(type_):
         raise ConfigError(
             f"column {name!r} is {type_}, which can't be a partition column",
@@ -44,7 +44,7 @@ def check_partition_type(name: str, type_: pa.DataType) -> None:
 
 
 def format_partition_value(value: Any) -> str | None:
-    """Return a partition value as the log spells it; None for null and for an empty string.
+    """Format a partition value as text for Delta's log; None for null and for an empty string.
 
     The value is a str, int, bool, Decimal, date, datetime or None; a datetime without a zone
     belongs to a column without one.
@@ -71,7 +71,7 @@ def format_partition_value(value: Any) -> str | None:
 
 
 def parse_partition_value(text: str | None, type_: pa.DataType) -> Any:
-    """Parse a partition value of any writer; None for null and empty text, times without zone: UTC.
+    """Parse a log's partition value; None for null or empty text. Times without a zone are UTC.
 
     Two spellings of one value compare equal. Text that does not fit the type raises ValueError.
 
@@ -100,7 +100,7 @@ def parse_partition_value(text: str | None, type_: pa.DataType) -> Any:
 
 
 def partition_folder(values: Mapping[str, str | None]) -> str:
-    """Return the folder of a partition below the table's, as it is named on the store.
+    """Return a partition's folder, such as `day=2024-05-01`, escaped as Spark escapes it.
 
     A name above 200 bytes, which a file system might refuse, is cut and gets a hash.
 
@@ -120,7 +120,7 @@ def partition_folder(values: Mapping[str, str | None]) -> str:
 
 
 def quote_path(key: str) -> str:
-    """Return a key below the table's folder as the log has it: quoted as by Java's `URI`.
+    """Percent-encode a data file's key below the table's folder, for `path` in the log.
 
     >>> quote_path("city=a%2Fb é/part-0.parquet")
     'city=a%252Fb%20é/part-0.parquet'
@@ -154,7 +154,7 @@ def metadata_action(
 
 
 def clustering_action(columns: Sequence[Sequence[str]]) -> str:
-    """Return the `domainMetadata` action of clustering columns, given as paths in data files."""
+    """Return the `domainMetadata` action that sets clustering columns, given as physical paths."""
     body = {"clusteringColumns": [list(path) for path in columns], "domainName": CLUSTERING_DOMAIN}
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return format_action(
@@ -183,7 +183,7 @@ def _escape_value(text: str) -> str:
 
 
 def _shorten(name: str) -> str:
-    """Cut a folder's name above 200 bytes and add a hash; escape a dot at the name's end."""
+    """Shorten a folder's name of more than 200 bytes, with a hash; escape a dot at its end."""
     name = f"{name[:-1]}%2E" if name.endswith(".") else name
     encoded = name.encode()
     if len(encoded) <= _NAME_LIMIT:
@@ -203,7 +203,7 @@ class DeletionVector(msgspec.Struct, rename="camel", frozen=True, omit_defaults=
 
 
 class Statistics(msgspec.Struct, rename="camel", frozen=True):
-    """Statistics of a data file, as its writer spelled them; None where it wrote none.
+    """Statistics of a data file with values as in the log; fields are None where absent.
 
     Attributes:
         num_records: number of rows, deleted ones included.
@@ -219,7 +219,7 @@ class Statistics(msgspec.Struct, rename="camel", frozen=True):
 
 
 class DataFile(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
-    """A data file as an `add` or `remove` action has it; see Delta's protocol.
+    """A data file of a table, with the fields of Delta's `add` and `remove` actions.
 
     Attributes:
         path: the file's path, quoted.
@@ -246,7 +246,7 @@ class DataFile(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
 
     @property
     def identity(self) -> tuple[str, str, str, int | None] | str:
-        """Key of the file in a table: its path, and its deletion vector if it has one."""
+        """Unique key of the file in its table: path, and deletion vector if it has one."""
         vector = self.deletion_vector
         if vector is None:
             return self.path
@@ -264,7 +264,7 @@ class DataFile(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
 
     @property
     def rows(self) -> int | None:
-        """Number of rows without deleted ones; None if the statistics lack it or are damaged."""
+        """Number of rows that are not deleted; None if the statistics are absent or damaged."""
         try:
             count = (
                 _COUNT.decode(self.stats).num_records
@@ -277,7 +277,7 @@ class DataFile(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
         return count if count is None or vector is None else count - vector.cardinality
 
     def statistics(self, *, decimals: bool = True) -> Statistics:
-        """Parse the statistics; all fields are None if there are none, or they are damaged.
+        """Parse the statistics; all fields are None if they are absent or damaged.
 
         With `decimals`, numbers with a point become decimals, which keep their digits.
         """
@@ -289,7 +289,7 @@ class DataFile(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
             return Statistics()
 
     def body(self, **overrides: Any) -> dict[str, Any]:
-        """Return the action's fields by their names in the log, with overrides.
+        """Return the fields as a dict with the names of Delta's log, updated by `overrides`.
 
         Typed statistics are left out, as their spelling, which readers compare, is lost.
         """
@@ -299,7 +299,7 @@ class DataFile(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
         return fields
 
     def add_action(self, *, changes_rows: bool = True) -> str:
-        """Return the `add` action of the file, as JSON text; `changes_rows` is its `dataChange`."""
+        """Return an `add` action for the file, as JSON text; `changes_rows` sets `dataChange`."""
         body = self.body(dataChange=changes_rows, partitionValues=self.partition)
         for of_removal in ("deletionTimestamp", "extendedFileMetadata"):
             body.pop(of_removal, None)
@@ -307,7 +307,7 @@ class DataFile(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
 
 
 class Action(msgspec.Struct, rename="camel"):
-    """One action of a log; all but one field are None."""
+    """One action of a Delta log: the field of its kind is set, all others are None."""
 
     add: DataFile | None = None
     remove: DataFile | None = None
@@ -330,7 +330,7 @@ _ACTION = msgspec.json.Decoder(Action)
 
 
 def parse_actions(data: bytes, uri: str) -> list[Action]:
-    """Parse a commit file or a JSON checkpoint; raise DestinationError for a damaged line.
+    """Parse a commit file or JSON checkpoint to actions; raise DestinationError if it is damaged.
 
     >>> parse_actions(b'{"txn":{"appId":"a","version":1}}\\n', "0.json")[0].txn
     {'appId': 'a', 'version': 1}
@@ -343,7 +343,7 @@ def parse_actions(data: bytes, uri: str) -> list[Action]:
 
 
 def _parse_line(line: bytes, number: int, uri: str) -> Action:
-    """Parse one line, numbers as text included; raise DestinationError if it is no action."""
+    """Parse a line of the log, also with numbers as text; raise DestinationError if invalid."""
     try:
         return msgspec.convert(json.loads(line), Action, strict=False)
     except (ValueError, msgspec.ValidationError) as error:

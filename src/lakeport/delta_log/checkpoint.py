@@ -95,7 +95,7 @@ _TYPES = {kind: pa.struct(fields) for kind, fields in _COLUMNS.items()}
 
 
 def parse_duration(text: str) -> float | None:
-    """Parse a table property's interval to seconds; None for months, years and other texts.
+    """Parse an interval such as `30 days` to seconds; None for months, years or other text.
 
     >>> [parse_duration(text) for text in ("interval 1 week 2 hours", "30 days", "1 month")]
     [612000.0, 2592000.0, None]
@@ -111,7 +111,7 @@ def parse_duration(text: str) -> float | None:
 
 
 def is_checkpoint_due(version: int, properties: Mapping[str, str]) -> bool:
-    """Whether a version gets a checkpoint: each tenth, or as `delta.checkpointInterval` says.
+    """Whether to write a checkpoint at a version: each tenth, or by `delta.checkpointInterval`.
 
     >>> is_checkpoint_due(20, {}), is_checkpoint_due(0, {}), is_checkpoint_due(5, {_INTERVAL: "5"})
     (True, False, True)
@@ -152,7 +152,7 @@ def write_checkpoint(log: DeltaLog, version: int) -> None:
 
 
 def _delete_expired(log: DeltaLog, properties: Mapping[str, str], now: float) -> bool:
-    """Delete up to 1,000 log files older than the retention's checkpoint; return if none are left.
+    """Delete up to 1,000 log files past their retention; return whether no such file is left.
 
     The table's `delta.logRetentionDuration` is cut to whole days, as by Delta.
     """
@@ -188,7 +188,7 @@ def _encode(
     transactions: Sequence[Mapping[str, Any]],
     now: float,
 ) -> tuple[bytes, int, int]:
-    """Encode a checkpoint from an earlier one's files and the changes since, at Unix time `now`.
+    """Encode a Parquet checkpoint: the earlier checkpoint `base`, merged with later changes.
 
     Returns:
         The checkpoint's bytes, its number of actions, and its number of `add`s.
@@ -231,7 +231,7 @@ def _merge_files(
     changed_paths: pa.Array,
     new: Sequence[DataFile],
 ) -> Iterator[pa.Array]:
-    """Yield a checkpoint's `add`s or `remove`s without the changed paths, then the new ones."""
+    """Yield the `add`s or `remove`s of checkpoint `base` without changed paths, then new ones."""
     waiting: list[pa.Array] = []
     for files in _read_files(storage, base, kind):
         changed = pc.is_in(pc.struct_field(files, "path"), value_set=changed_paths)
@@ -244,7 +244,7 @@ def _merge_files(
 
 
 def _read_files(storage: Storage, base: Sequence[StoredObject], kind: str) -> Iterator[pa.Array]:
-    """Yield a checkpoint's `add` or `remove` actions as arrays of structs, cast to `_TYPES`."""
+    """Yield the `add` or `remove` actions in a checkpoint's Parquet files, as struct arrays."""
     import pyarrow.parquet as pq
 
     type_ = _TYPES[kind]

@@ -25,7 +25,7 @@ Values = Mapping[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class FileTotals:
-    """Numbers of data files, of their known bytes and rows, and of files without such a number."""
+    """Sums over data files: number, known bytes and rows, and files where these are unknown."""
 
     files: int = 0
     known_bytes: int = 0
@@ -35,7 +35,7 @@ class FileTotals:
 
     @classmethod
     def of(cls, files: Iterable[VersionFile]) -> FileTotals:
-        """Sum up files."""
+        """Sum up number, bytes and rows of files; count those without a size or a row count."""
         sizes, rows = [], []
         for known in files:
             sizes.append(known.file.size)
@@ -49,7 +49,7 @@ class FileTotals:
         )
 
     def plus(self, added: FileTotals, removed: FileTotals) -> FileTotals:
-        """Return the totals plus those added, minus those removed."""
+        """Return these totals plus `added` minus `removed`."""
         return FileTotals(
             self.files + added.files - removed.files,
             self.known_bytes + added.known_bytes - removed.known_bytes,
@@ -71,7 +71,7 @@ class FileTotals:
 
 @dataclass(frozen=True, slots=True)
 class VersionFile:
-    """A data file with its rows (None without a count) and its schema.
+    """A data file with its row count (None if unknown) and the index of its schema.
 
     `schema` is the index in `LogHistory.schemas` of the schema when it was added, or of the oldest.
     """
@@ -83,7 +83,7 @@ class VersionFile:
 
 @dataclass(slots=True)
 class TableVersion:
-    """A version of a table: its commit, and the totals of the table's files after it.
+    """One version of a table: what its commit changed, and the totals of all data files then.
 
     Attributes:
         number: the version's number.
@@ -105,7 +105,7 @@ class TableVersion:
 
     @property
     def committed_at(self) -> datetime | None:
-        """Time of the commit; None if the commit has none."""
+        """Time of the commit in UTC; None if the commit has no valid timestamp."""
         stamp = self.info.get("inCommitTimestamp") or self.info.get("timestamp")
         if not isinstance(stamp, (int, float)):
             return None
@@ -116,7 +116,7 @@ class TableVersion:
 
 @dataclass(frozen=True, slots=True)
 class LogHistory:
-    """A table's versions, oldest first, as far back as its log goes; newest state and data files.
+    """A table's versions, oldest first, and the state and data files of the newest one.
 
     `schemas` are the versions' schemas, each once, as Delta's JSON text.
     """
@@ -130,7 +130,7 @@ class LogHistory:
 def read_history(
     log: LogFiles, *, max_bytes: int, max_commits: int | None = None
 ) -> LogHistory | None:
-    """Read a table's newest commits within limits; None if these lack the table's contents.
+    """Read a table's history within limits; None if checkpoint, schema or protocol is missing.
 
     `max_bytes` limits the size of all commits, and of a checkpoint. Older commits are left out. A
     damaged file raises DestinationError.
@@ -155,7 +155,7 @@ def read_history(
 
 
 def _newest_commits(log: LogFiles, max_bytes: int, max_commits: int | None) -> list[str]:
-    """Return the keys of the newest commits without a gap and within the limits, oldest first."""
+    """Return keys of the newest commits, without a gap and within the limits, oldest first."""
     keys: list[str] = []
     for version in range(log.newest, -1, -1):
         item = log.commits.get(version)
@@ -168,7 +168,7 @@ def _newest_commits(log: LogFiles, max_bytes: int, max_commits: int | None) -> l
 def _read_oldest_checkpoint(
     log: LogFiles, from_version: int, max_bytes: int
 ) -> tuple[int, Checkpoint] | None:
-    """Read the oldest readable checkpoint from a version on, and its version.
+    """Read the oldest readable checkpoint from a version on; return it with its version, or None.
 
     None if there is none up to `max_bytes`; DestinationError if all are damaged.
     """
@@ -193,7 +193,7 @@ def _read_oldest_checkpoint(
 
 
 class _HistoryReplay:
-    """Replays the commits of a log, oldest first, and collects its versions."""
+    """Replays a log's commits, oldest first, and collects the table's versions."""
 
     def __init__(self) -> None:
         self._versions: list[TableVersion] = []
@@ -205,7 +205,7 @@ class _HistoryReplay:
         self._schema = -1
 
     def apply_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Replace the state by a checkpoint's; compute earlier versions' totals back from it."""
+        """Replace the state by a checkpoint's; fill in the totals of the versions before it."""
         self._now = checkpoint
         if checkpoint.metadata is not None:
             self._use_schema(checkpoint.metadata)
@@ -219,7 +219,7 @@ class _HistoryReplay:
             schema = -1 if version.changes_metadata else schema
 
     def apply_commit(self, number: int, actions: Sequence[Action]) -> None:
-        """Apply the actions of a version's commit, and append the version."""
+        """Apply a commit's actions to the state, and append the version `number`."""
         version = TableVersion(number)
         for action in actions:
             self._now.apply(action)
@@ -249,14 +249,14 @@ class _HistoryReplay:
         return LogHistory(state, self._versions, tuple(self._files.values()), self._schemas)
 
     def _version_file(self, file: DataFile) -> VersionFile:
-        """Return a file with its row count and the schema at the time it was first added."""
+        """Return a file with its row count and the schema of when its path was first added."""
         # A file that is restored has no more columns than when it was first added.
         if self._first_schemas.get(file.path, -1) < 0:
             self._first_schemas[file.path] = self._schema
         return VersionFile(file, file.rows, self._first_schemas[file.path])
 
     def _remove(self, file: DataFile, *, replaced: bool = False) -> list[VersionFile]:
-        """Remove a file; return it in a list as it was added, or an empty list if it is unknown.
+        """Remove a file from the state; return it in a list, which is empty if it is unknown.
 
         Before the table's files are known, a removed file is returned as the log has it, unless it
         is `replaced` by its own `add`.

@@ -30,7 +30,7 @@ _RELATIVE_VECTOR: Final = 20
 
 
 def is_inside(path: str, roots: Sequence[str]) -> bool:
-    """Whether a percent-encoded path of a log lies in the table's folder, or below a root.
+    """Whether a percent-encoded path is relative and without `..`, or lies below one of `roots`.
 
     A relative path does unless it has `..`. Roots are URIs, also of the table's folder.
 
@@ -76,7 +76,7 @@ def check_actions(actions: Iterable[dict[str, Any]], table: str, roots: Sequence
 def check_log(
     storage: Storage, folder: str, roots: Sequence[str] = (), after_version: int = -2
 ) -> None:
-    """Raise SourceError if a log names files outside of the table's folder and `roots`.
+    """Raise SourceError if sidecars or commits name files outside of the table and `roots`.
 
     Checks the sidecars of all checkpoints, and the commits after a version (-2: no commit).
     """
@@ -93,7 +93,7 @@ def check_log(
 
 
 def _parse_lines(data: bytes | None) -> Iterator[dict[str, Any]]:
-    """Yield the actions of a file; skip damaged lines, for which Delta has its own error."""
+    """Yield the JSON objects in a log file's lines; skip damaged lines."""
     for line in (data or b"").splitlines():
         with suppress(ValueError):
             action = json.loads(line)
@@ -102,7 +102,7 @@ def _parse_lines(data: bytes | None) -> Iterator[dict[str, Any]]:
 
 
 def _read_sidecars(storage: Storage, key: str) -> list[dict[str, Any]]:
-    """Return the `sidecar` actions of a Parquet checkpoint; none if it is damaged."""
+    """Return the `sidecar` actions of a Parquet checkpoint; empty if it is damaged."""
     with storage.open(key) as file, suppress(pa.ArrowException):
         source = pq.ParquetFile(file)
         if "sidecar" in source.schema_arrow.names:
@@ -112,7 +112,7 @@ def _read_sidecars(storage: Storage, key: str) -> list[dict[str, Any]]:
 
 
 def _normalise_uri(uri: str) -> str:
-    """Return a URI with Hadoop's scheme for its store (`s3a`, `abfss`), or a local file's path."""
+    """Return a URI with Hadoop's scheme (`s3a`, `abfss`); of a `file:` URI, its path."""
     match = _SCHEME.match(uri)
     if match is None:
         return uri

@@ -64,7 +64,7 @@ _FILE = tuple(  # fields of a checkpoint's `add`, by their names there
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Summary of a commit: its info, and numbers and partitions of the files added and removed.
+    """Summary of one commit: its info, and counts and partitions of the files added and removed.
 
     Attributes:
         info: the `commitInfo` action; empty if the writer wrote none.
@@ -91,7 +91,7 @@ class Commit:
 
     @classmethod
     def of(cls, version: int, actions: Sequence[Action]) -> Commit:
-        """Sum up the actions of a version's commit file."""
+        """Summarise the actions of a version's commit file."""
         info: Mapping[str, Any] = {}
         protocol: Mapping[str, Any] | None = None
         for action in actions:
@@ -134,7 +134,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class DeltaLog:
-    """Reader of one Delta table's log. Its methods raise DestinationError if the store refuses.
+    """Reads one Delta table's log. Its methods raise DestinationError if the store fails.
 
     `folder` is the table's key in the storage, empty when it is the storage's root.
     """
@@ -162,7 +162,7 @@ class DeltaLog:
         return f"{self.home}/{version:020d}.json"
 
     def file_key(self, path: str) -> str:
-        """Return the storage's key of a data file by its relative, percent-encoded path in the log.
+        """Decode a data file's relative path in the log to its key in the storage.
 
         >>> DeltaLog(storage=None, folder="t").file_key("city=a%252Fb%20é/part-0.parquet")
         't/city=a%2Fb é/part-0.parquet'
@@ -174,7 +174,7 @@ class DeltaLog:
         return LogFiles.of_items(self, self.storage.list(self.home))
 
     def list_recent_files(self) -> LogFiles:
-        """List at least the files that the newest version needs; of a long log no older ones."""
+        """List the log files that the newest version needs; of a short log, all files."""
         storage, home = self.storage, self.home
         listing = storage.list(home)
         first = list(islice(listing, storage.listing_page_size))
@@ -197,7 +197,7 @@ class DeltaLog:
         return self.list_recent_files().newest
 
     def read_last_checkpoint(self) -> Mapping[str, Any] | None:
-        """Read `_last_checkpoint`; None if it is absent or damaged."""
+        """Read the JSON object in `_last_checkpoint`; None if it is absent or damaged."""
         data = self.storage.get(f"{self.home}/_last_checkpoint")
         try:
             return None if data is None else dict(json.loads(data))
@@ -205,7 +205,7 @@ class DeltaLog:
             return None
 
     def read_actions(self, version: int) -> list[Action] | None:
-        """Read a commit's actions; None if it has no file, DestinationError if it is damaged."""
+        """Read a version's commit file; None if there is none, DestinationError if damaged."""
         key = self.commit_key(version)
         data = self.storage.get(key)
         return None if data is None else parse_actions(data, self.storage.uri(key))
@@ -224,7 +224,7 @@ class DeltaLog:
             yield commit
 
     def commits_back_from(self, version: int) -> Iterator[Commit]:
-        """Read and yield the commits from a version backwards, until one has no file."""
+        """Read and yield the commit of a version, then older ones, until one has no file."""
         while version >= 0 and (commit := self.read_commit(version)) is not None:
             yield commit
             version -= 1
@@ -235,14 +235,14 @@ class DeltaLog:
         return None if contents is None else contents.state
 
     def read_newest_contents(self, kinds: frozenset[str]) -> Contents | None:
-        """Read the newest version's contents; None when there is no table. See `read_contents`."""
+        """Read the newest version's state, files and transactions; None if there is no table."""
         files = self.list_recent_files()
         if files.newest < 0:
             return None
         return self._replay(files, files.newest, kinds)
 
     def read_contents(self, version: int, kinds: frozenset[str] = TABLE) -> Contents:
-        """Return the contents at an existing version; SourceError if files are missing or damaged.
+        """Read a version's state, files and transactions; SourceError if the log is incomplete.
 
         Of a checkpoint only the `kinds` of action are read. A recent version needs a short listing.
         """
@@ -255,7 +255,7 @@ class DeltaLog:
     def last_transactions(
         self, version: int, app_ids: Collection[str], in_log: Transactions | None = None
     ) -> dict[str, int]:
-        """Return the newest `txn` number of each application id at a version, -1 for none.
+        """Return the last `txn` number of each application id at a table's version; -1 for none.
 
         `in_log` has the log's `txn` actions at that version; None reads them.
         """
@@ -264,7 +264,7 @@ class DeltaLog:
         return last_transactions(self.storage, self.folder, version, in_log, app_ids)
 
     def find_singer_state(self, version: int) -> Commit | None:
-        """Return the newest commit with a Singer STATE, at or before a version; None for none.
+        """Find the newest commit with a Singer STATE, at or before a version; None if none has one.
 
         A RESTORE also restores the STATE of its version.
         """
@@ -276,7 +276,7 @@ class DeltaLog:
         return None
 
     def adds_any(self, keys: Collection[str], after_version: int) -> bool:
-        """Whether a commit after a version (-1: any) adds a data file with one of these keys."""
+        """Whether a commit after `after_version` (-1: any commit) adds a data file of `keys`."""
         version = after_version + 1
         while (actions := self.read_actions(version)) is not None:
             paths = (action.add.path for action in actions if action.add is not None)
@@ -286,7 +286,7 @@ class DeltaLog:
         return False
 
     def find_mark(self, version: int, run_id: str, stream: str, sequence: int) -> CommitMark | None:
-        """Search back from a version for the commit of a run's batch; None if the log lacks it."""
+        """Search commits from `version` back for the mark of a run's batch; None if absent."""
         wanted = (run_id, stream, sequence)
         for commit in self.commits_back_from(version):
             mark = commit.mark
@@ -309,7 +309,7 @@ class DeltaLog:
         return [unquote(path) for path, lost in zip(paths, missing, strict=True) if lost]
 
     def _find_files_since(self, version: int) -> list[StoredObject]:
-        """Look up a version's checkpoint and the commits since by key; empty if there is a gap."""
+        """Look up a version's checkpoint and the later commits by key; empty if one is missing."""
         found = list(self.storage.list(f"{self.home}/{version:020d}.checkpoint.parquet"))
         missing = 0
         while missing < 2:
@@ -324,7 +324,7 @@ class DeltaLog:
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """A listing of a table's log.
+    """A table's log files from a listing: commits and complete checkpoints, by version.
 
     Attributes:
         log: the log.
@@ -363,7 +363,7 @@ class LogFiles:
 
     @property
     def oldest(self) -> int:
-        """Oldest version that these files can replay, -1 when there is no table."""
+        """Oldest version that can be read from these files; -1 if there is no table."""
         if 0 in self.commits:
             return 0
         return min((*self.checkpoints, *(() if self.checkpoints else self.commits)), default=-1)
@@ -464,7 +464,7 @@ def _map_in_threads(function: Callable[[T], R], items: Sequence[T]) -> Iterator[
 def _replay(
     version: int, start: Checkpoint, commits: Iterable[Sequence[Action]]
 ) -> Contents | None:
-    """Apply commits to a checkpoint, which changes; None if schema or protocol stay unknown."""
+    """Apply commits to a checkpoint, which is mutated; None if schema or protocol is missing."""
     files = {file.identity: file for file in start.files}
     removed: dict[Any, DataFile] = {}
     for action in chain.from_iterable(commits):
@@ -484,7 +484,7 @@ def _replay(
 
 @dataclass(slots=True)
 class Checkpoint:
-    """Contents of a checkpoint, to which later actions can be applied.
+    """A checkpoint's data files, metadata and transactions; later actions can be applied.
 
     `domains` maps a domain to its configuration, `transactions` an application id to its action.
     """
@@ -496,7 +496,7 @@ class Checkpoint:
     transactions: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def apply(self, action: Action) -> None:
-        """Update the contents by an action of any kind but `add` and `remove`."""
+        """Update metadata, protocol, domains or transactions by an action; ignore data files."""
         if action.txn is not None:
             self.transactions[action.txn["appId"]] = action.txn
         elif (domain := action.domain_metadata) is not None:
@@ -520,7 +520,7 @@ class Checkpoint:
 def read_checkpoint(
     storage: Storage, files: Sequence[StoredObject], kinds: frozenset[str] = TABLE
 ) -> Checkpoint:
-    """Read a checkpoint's actions of some kinds, in threads; ArrowException if it is damaged.
+    """Read a checkpoint's actions of the given kinds, in threads; ArrowException if damaged.
 
     | kind | files |
     |---|---|
@@ -544,7 +544,7 @@ def read_checkpoint(
 def _read_file(
     storage: Storage, key: str, *, kinds: frozenset[str], checkpoint: Checkpoint
 ) -> Sequence[str]:
-    """Read one file's actions into `checkpoint`; return the paths of the sidecars it names."""
+    """Add one checkpoint file's actions to `checkpoint`; return the paths of its sidecars."""
     if key.endswith(".json"):
         actions = _read_actions(storage, key)
         checkpoint.files += (action.add for action in actions if action.add is not None)
@@ -590,7 +590,7 @@ def may_have_actions(
 
 
 def _list_actions(table: pa.Table, kind: str) -> Iterator[dict[str, Any]]:
-    """Yield the bodies of a checkpoint's actions of a kind; nothing without that column.
+    """Yield a checkpoint's actions of a kind, as dicts; nothing if it has no such column.
 
     Converting field by field takes half the time of row by row.
     """
@@ -604,7 +604,7 @@ def _list_actions(table: pa.Table, kind: str) -> Iterator[dict[str, Any]]:
 
 
 def _lacks_stats_text(table: pa.Table) -> bool:
-    """Whether an `add` of a checkpoint has no statistics as JSON text."""
+    """Whether an `add` in a checkpoint's rows has no statistics as JSON text."""
     adds = table["add"].drop_null()
     if len(adds) == 0:
         return False
@@ -613,7 +613,7 @@ def _lacks_stats_text(table: pa.Table) -> bool:
 
 
 def _parse_files(table: pa.Table, typed_stats: pa.Table | None) -> Iterator[DataFile]:
-    """Yield a checkpoint's data files; typed statistics stand in where one has no text."""
+    """Yield the data files in a checkpoint's rows; typed statistics replace missing JSON text."""
     if "add" not in table.column_names:
         return
     adds = table["add"].drop_null()

@@ -55,7 +55,7 @@ _LENGTH = "__CHAR_VARCHAR_TYPE_STRING"
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """State of a table at one version; clustering columns are dotted paths if nested."""
+    """A table's metadata, protocol and clustering columns (dotted paths) at one version."""
 
     version: int
     metadata: Mapping[str, Any]
@@ -63,7 +63,7 @@ class TableState:
     clustering: tuple[str, ...] = ()
 
     def allows_same_plan(self, other: TableState) -> bool:
-        """Whether both states have one schema, partitioning, properties and features.
+        """Whether both states have the same schema, partitioning, properties and features.
 
         Absent values may differ: a checkpoint has null where a commit leaves them out.
         """
@@ -117,7 +117,7 @@ class TableState:
 
     @property
     def generated_columns(self) -> frozenset[str]:
-        """Columns with generated, identity or default values, which a batch may lack."""
+        """Names of columns with generated, identity or default values, which a batch may omit."""
         return frozenset(
             field["name"]
             for field in self.schema_json["fields"]
@@ -126,7 +126,7 @@ class TableState:
 
     @property
     def needs_spark(self) -> tuple[str, ...]:
-        """Reasons why only Spark may write rows: rules about rows, and unknown features."""
+        """Reasons why only Spark may write rows, such as constraints; empty if there are none."""
         found = sorted(self.features - _HONOURED)
         found += [name for name in self.properties if name.startswith("delta.constraints.")]
         if self.properties.get(MAPPING_MODE) == "id":
@@ -167,7 +167,7 @@ def grow_schema(
     widened: bool = False,
     highest_id: int = 0,
 ) -> dict[str, Any]:
-    """Return Delta's JSON of a table's columns, with metadata of those it had (None: a new table).
+    """Return a table's new schema as Delta's JSON; columns that it had keep their metadata.
 
     Args:
         table_schema: the table's schema as Delta's JSON; None when there is no table.
@@ -195,7 +195,7 @@ def grow_schema(
 
 
 def replace_type(schema: Mapping[str, Any], name: str, type_: pa.DataType) -> dict[str, Any]:
-    """Return a table's schema with another type of one column, without its earlier type changes."""
+    """Return a schema with the type of column `name` replaced, and its type history dropped."""
     new = json.loads(to_spark_json(pa.schema([to_table_field(name, type_)])))["fields"][0]
     fields = []
     for field in schema["fields"]:
@@ -214,7 +214,7 @@ def physical_names(schema: Mapping[str, Any], columns: Sequence[str]) -> dict[st
 
 
 def logical_paths(schema: Mapping[str, Any], physical: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """Return the dotted logical path of each physical path; unknown names stay as they are.
+    """Convert physical column paths to dotted logical names; unknown names stay as they are.
 
     >>> plain = {"fields": [{"name": "a", "type": "long", "metadata": {_PHYSICAL: "col-1"}}]}
     >>> logical_paths(plain, [["col-1"]])
@@ -246,24 +246,24 @@ def file_schema(
 
 
 def _file_field(field: Mapping[str, Any], item: pa.Field) -> pa.Field:
-    """Return a column as data files have it; `field` is Delta's JSON of the column `item`."""
+    """Return the field of a column in data files; `field` is Delta's JSON of column `item`."""
     column_id = field["metadata"].get(_ID)
     metadata = None if column_id is None else {"PARQUET:field_id": str(column_id)}
     type_ = _file_type(field["type"], item.type)
     return pa.field(_physical_name(field), type_, metadata=metadata)
 
 
-def _file_type(spark: Any, type_: pa.DataType) -> pa.DataType:
-    """Return a type as data files have it; `spark` is Delta's JSON of the type."""
+def _file_type(type_json: Any, type_: pa.DataType) -> pa.DataType:
+    """Return a column's type in data files, with physical names of struct members."""
     if pa.types.is_struct(type_) and type_.num_fields:
-        fields = {field["name"]: field for field in spark["fields"]}
+        fields = {field["name"]: field for field in type_json["fields"]}
         return pa.struct([_file_field(fields[child.name], child) for child in type_])
     if pa.types.is_list(type_):
         item = type_.value_field
-        return pa.list_(item.with_type(_file_type(spark["elementType"], item.type)))
+        return pa.list_(item.with_type(_file_type(type_json["elementType"], item.type)))
     if pa.types.is_map(type_):
-        key = type_.key_field.with_type(_file_type(spark["keyType"], type_.key_type))
-        value = type_.item_field.with_type(_file_type(spark["valueType"], type_.item_type))
+        key = type_.key_field.with_type(_file_type(type_json["keyType"], type_.key_type))
+        value = type_.item_field.with_type(_file_type(type_json["valueType"], type_.item_type))
         return pa.map_(key, value)
     return type_
 
@@ -274,7 +274,7 @@ def _physical_name(field: Mapping[str, Any]) -> str:
 
 
 def _merge_type(old: Any, new: Any) -> Any:
-    """Return the JSON of the new type, with the old JSON of fields that both have."""
+    """Return the new type's JSON, with the old metadata of fields that both types have."""
     if not isinstance(new, dict) or not isinstance(old, Mapping):
         return new
     if new.get("type") != old.get("type"):
@@ -306,7 +306,7 @@ def _note_widened(old: Any, merged: Any) -> None:
 
 
 def _type_changes(old: Any, merged: Any, path: str) -> list[dict[str, str]]:
-    """Return Delta's `typeChanges` of a field, also of its array's or map's parts; maybe empty."""
+    """List the entries of `delta.typeChanges` for a field, also for its elements and keys."""
     if isinstance(old, str):
         change = {"fromType": old, "toType": merged}
         if old == merged:
@@ -321,7 +321,7 @@ def _type_changes(old: Any, merged: Any, path: str) -> list[dict[str, str]]:
 
 
 def _merge_field(old: Mapping[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON of the new field, with the old one's metadata unless a plain type changed."""
+    """Return the new field's JSON, with the old metadata unless a simple type has changed."""
     if old is None:
         return new
     merged = _merge_type(old["type"], new["type"])
@@ -332,14 +332,14 @@ def _merge_field(old: Mapping[str, Any] | None, new: dict[str, Any]) -> dict[str
     return {**old, "type": merged, "metadata": {**kept, **mark}}
 
 
-def _list_fields(spark: Any, above: str) -> list[tuple[str, str, dict[str, Any]]]:
+def _list_fields(type_json: Any, path_prefix: str) -> list[tuple[str, str, dict[str, Any]]]:
     """Return all fields below a type as (name, dotted path, JSON), parents first."""
-    if not isinstance(spark, Mapping):
+    if not isinstance(type_json, Mapping):
         return []
     found: list[tuple[str, str, dict[str, Any]]] = []
-    for field in spark.get("fields", ()):
-        path = f"{above}{field['name']}"
+    for field in type_json.get("fields", ()):
+        path = f"{path_prefix}{field['name']}"
         found += [(field["name"], path, field), *_list_fields(field["type"], f"{path}.")]
     for part in ("elementType", "keyType", "valueType"):
-        found += _list_fields(spark.get(part), above)
+        found += _list_fields(type_json.get(part), path_prefix)
     return found

@@ -36,7 +36,7 @@ Transactions = Mapping[str, Mapping[str, Any]]
 
 
 def run_app_id(run_id: str, stream: str) -> str:
-    """Return the application id whose number is the last sequence of a run's stream.
+    """Return the `txn` application id under which a run's stream counts its batches.
 
     >>> run_app_id("r1", "users")
     'lakeport:r1:users'
@@ -46,7 +46,7 @@ def run_app_id(run_id: str, stream: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CommitInfo:
-    """Description of a commit in the table's history.
+    """Operation, parameters and metrics of a commit, for the table's history.
 
     Attributes:
         overwrite: whether a WRITE replaces rows.
@@ -72,7 +72,7 @@ class CommitInfo:
 
 
 def conflict_error() -> CommitConflict:
-    """Return the error for a commit whose table another writer has changed meanwhile."""
+    """Return the CommitConflict for a table that another writer changed at the same time."""
     return CommitConflict(
         "another writer changed the table at the same time",
         "nothing of this batch was committed; run it again.",
@@ -81,7 +81,7 @@ def conflict_error() -> CommitConflict:
 
 @dataclass(frozen=True, slots=True)
 class CommitMark:
-    """Mark of a lakeport commit, kept as its user metadata.
+    """Lakeport's record of a commit: run, batch and Singer STATE, kept in `userMetadata`.
 
     Attributes:
         run_id: the run's id; empty for none.
@@ -113,7 +113,7 @@ class CommitMark:
 
     @property
     def transactions(self) -> dict[str, int]:
-        """Application id -> number, of the commit's `txn` actions."""
+        """Numbers for the commit's `txn` actions by application id; may be empty."""
         numbers = {}
         if self.is_numbered:
             numbers[run_app_id(self.run_id, self.stream)] = self.sequence
@@ -122,7 +122,7 @@ class CommitMark:
         return numbers
 
     def format(self) -> str:
-        """Return the commit's user metadata as JSON text; the STATE in base64 if it is no UTF-8."""
+        """Format the mark as JSON for `userMetadata`; a STATE that is not UTF-8 is in base64."""
         body: dict[str, Any] = {
             "run_id": self.run_id,
             "stream": self.stream,
@@ -145,7 +145,7 @@ class CommitMark:
 
     @classmethod
     def parse(cls, text: str | None) -> CommitMark | None:
-        """Parse a commit's user metadata; None if it is absent, or another program's."""
+        """Parse the mark in a commit's `userMetadata`; None if absent, or another program's."""
         try:
             body = json.loads(text or "")["lakeport"]
             coded, text = body.get("state_base64"), body.get("state")
@@ -165,7 +165,7 @@ class CommitMark:
 
 
 def bookmark_app_id(name: str) -> str:
-    """Return the application id whose number is that of a bookmark.
+    """Return the `txn` application id under which a bookmark's number is stored.
 
     >>> bookmark_app_id("files")
     'lakeport::bookmark:files'
@@ -175,7 +175,7 @@ def bookmark_app_id(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BookmarkMove:
-    """A bookmark's move to a new number, from the one when the source was opened, in a commit."""
+    """Change of a bookmark's number by a commit, from `previous_number` to `number`."""
 
     name: str
     number: int
@@ -190,7 +190,7 @@ class BookmarkMove:
 def last_transactions(
     storage: Storage, folder: str, version: int, in_log: Transactions, app_ids: Collection[str]
 ) -> dict[str, int]:
-    """Return the newest number of each application id at a version, -1 for none.
+    """Return the last `txn` number of each application id at a table's version; -1 for none.
 
     Numbers come from the log's `txn` actions at that version, else from archives in the table's
     folder. A damaged archive raises DestinationError.
@@ -211,7 +211,7 @@ def last_transactions(
 def archive_transactions(
     storage: Storage, folder: str, version: int, in_log: Transactions
 ) -> list[Mapping[str, Any]]:
-    """Write up to 1,000 old `txn` actions of a checkpoint to archives; return those that stay.
+    """Move up to 1,000 old `txn` actions from the log to archive files; return the other actions.
 
     After a DestinationError the checkpoint must not be written.
     """
@@ -238,7 +238,7 @@ def archive_transactions(
 
 
 def _is_archivable(app: str) -> bool:
-    """Whether an application id is of a run or of a file's content.
+    """Whether an application id belongs to a run or to a loaded file's content.
 
     >>> _is_archivable("lakeport:r1:users"), _is_archivable("lakeport::bookmark:files")
     (True, False)
@@ -248,14 +248,14 @@ def _is_archivable(app: str) -> bool:
 
 
 def _archive_key(folder: str, app: str) -> str:
-    """Return the key of an application's archived numbers."""
+    """Return the key of the archive file with an application id's numbers."""
     name = hashlib.sha256(app.encode("utf-8", "surrogatepass")).hexdigest()
     below = f"_lakeport/transactions/{name[:2]}/{name}.json"
     return f"{folder}/{below}" if folder else below
 
 
 def _read_archive(storage: Storage, folder: str, app: str) -> Sequence[tuple[int, int]]:
-    """Return an application's archived (checkpoint version, number) pairs, oldest first, or none.
+    """Read an application id's archived (table version, number) pairs, oldest first; may be empty.
 
     Raises DestinationError if the archive is damaged.
     """

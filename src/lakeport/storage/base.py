@@ -48,7 +48,7 @@ _MAX_FOLDER_PAGES = 10
 
 
 def clean_prefix(text: str, config_key: str = "object_key_path") -> str:
-    """Remove outer slashes and empty parts of a prefix; raise ConfigError if a part is unsafe.
+    """Remove outer and double slashes from a prefix; raise ConfigError for parts such as `..`.
 
     >>> clean_prefix("/raw//events/")
     'raw/events'
@@ -61,7 +61,7 @@ def clean_prefix(text: str, config_key: str = "object_key_path") -> str:
 
 
 def join_key(prefix: str, key: str) -> str:
-    """Return the full key of `key` (may be empty) below a clean prefix.
+    """Join a clean prefix and a key (may be empty); raise DestinationError if unsafe or too long.
 
     Raises DestinationError for an unsafe key, and for a full key of more than 1,024 bytes.
 
@@ -81,7 +81,7 @@ def join_key(prefix: str, key: str) -> str:
 
 
 def relative_key(prefix: str, full: str) -> str:
-    """Return a full key without the clean prefix that it begins with.
+    """Return the full key `full` relative to the clean prefix, with which it must begin.
 
     >>> relative_key("raw", "raw/a/b")
     'a/b'
@@ -96,7 +96,7 @@ def _is_unsafe(part: str) -> bool:
 
 @contextmanager
 def create_object(storage: Storage, key: str) -> Iterator[BinaryIO]:
-    """Open a new object for writing; publish it after the body, or drop it if the body fails.
+    """Yield a file to write a new object: published after the `with` body, discarded on an error.
 
     Raises ObjectExists after the body if the name is taken.
     """
@@ -113,7 +113,7 @@ def create_object(storage: Storage, key: str) -> Iterator[BinaryIO]:
 
 
 class _StageFile(io.RawIOBase):
-    """File object that writes to a stage writer."""
+    """Writable binary file whose bytes go to a stage writer."""
 
     def __init__(self, writer: StageWriter) -> None:
         self._writer = writer
@@ -128,7 +128,7 @@ class _StageFile(io.RawIOBase):
 
 
 class RangedReader(io.RawIOBase):
-    """File object that reads one stored object in ranges.
+    """Seekable, read-only file of one stored object, read ahead by ranged requests.
 
     Each request reads ahead: 256 KiB at first, twice as much for each read in sequence up to 8 MiB,
     and 256 KiB again after a seek. Small random reads stay cheap, a scan needs few requests.
@@ -158,7 +158,7 @@ class RangedReader(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Move to a position and return it; nothing is fetched."""
+        """Set the position and return it, without a request; ValueError before the start."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
         if base + offset < 0:
             raise ValueError(f"position {base + offset} is before the start of {self.name}")
@@ -166,7 +166,7 @@ class RangedReader(io.RawIOBase):
         return self._at
 
     def readinto(self, target: Any, /) -> int:
-        """Fill a buffer, fetching ranges; return the byte count, short only at the object's end."""
+        """Read bytes into a buffer until it is full or the object ends; return their number."""
         view = memoryview(target).cast("B")
         wanted = max(0, min(len(view), self._size - self._at))
         filled = 0
@@ -178,7 +178,7 @@ class RangedReader(io.RawIOBase):
         return filled
 
     def _read_buffered(self, max_bytes: int) -> memoryview:
-        """Return 1 to `max_bytes` bytes at the position, which stays; fetch if none are buffered.
+        """Return 1 to `max_bytes` bytes at the position without moving it; fetch if none are there.
 
         Raises OSError if the object is shorter than its size said.
         """
@@ -201,7 +201,7 @@ _honours_conditions: dict[tuple[str, str], bool] = {}
 
 
 class ListingPage(NamedTuple):
-    """One page of a listing: objects, the next page's token (empty: none), and folders."""
+    """One page of a listing: objects, token of the next page (empty if last), and folders."""
 
     objects: Sequence[StoredObject]
     next_token: str
@@ -209,7 +209,7 @@ class ListingPage(NamedTuple):
 
 
 class CloudStorage(Storage, ABC):
-    """Base of the clouds' storages: all of `model.Storage` but staging and publishing.
+    """Base class of S3, Google and Azure storages: reads, puts, lists and deletes objects.
 
     Each cloud's class adds these, its URIs, and the requests `_put`, `_has_mark`, `_read`,
     `_size_and_version`, `_list_page` and `_delete`.
@@ -231,7 +231,7 @@ class CloudStorage(Storage, ABC):
         return 1000
 
     def needs_unique_names(self) -> bool:
-        """Whether the store ignores create-only conditions; False for the cloud's own endpoint.
+        """Whether new objects need unique names, as the store ignores create-only conditions.
 
         Another endpoint is probed by writes, once in a process.
         """
@@ -255,7 +255,7 @@ class CloudStorage(Storage, ABC):
         return bool(self._find_mark(key, str(staged.token["id"]), exists=False))
 
     def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
-        """Write one small object; raise ObjectExists if `create_only` and another has the name.
+        """Write one small object; with `create_only` raise ObjectExists if the name is taken.
 
         If the name is taken, the object's mark shows whether this write made it and its answer was
         lost. Without permission to read, the object counts as somebody else's.
@@ -268,7 +268,7 @@ class CloudStorage(Storage, ABC):
                 raise
 
     def rewrite(self, key: str, change: Callable[[bytes], bytes]) -> None:
-        """Replace an object's content by `change(content)`; raise if it was replaced meanwhile."""
+        """Replace an object's content by `change(content)`; raise if it changed in the meantime."""
         mark = uuid.uuid4().hex
         size, version = self._size_and_version(key)
         data = change(self._read(key, 0, size, version))
@@ -279,14 +279,14 @@ class CloudStorage(Storage, ABC):
                 raise
 
     def get(self, key: str) -> bytes | None:
-        """Return the content of a small object; None if there is none."""
+        """Return the content of a small object, or None if it does not exist."""
         try:
             return self._read(key)
         except NotFound:
             return None
 
     def open(self, key: str) -> BinaryIO:
-        """Open an object for seekable reads, which raise DestinationError once it was replaced."""
+        """Open an object as a seekable file; reads raise DestinationError once it is replaced."""
         size, version = self._size_and_version(key)
 
         def fetch(start: int, end: int) -> bytes:
@@ -299,7 +299,7 @@ class CloudStorage(Storage, ABC):
         return cast(BinaryIO, io.BufferedReader(reader, _READ_BUFFER))
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
-        """Yield the object `prefix` and those below it, sorted; only keys greater than `after`.
+        """Yield the objects at and below the key `prefix`, sorted; only keys greater than `after`.
 
         If the store can't begin at a key, objects before it are listed, too, and left out here.
         """
@@ -310,7 +310,7 @@ class CloudStorage(Storage, ABC):
             yield from (found for found in page.objects if found.key > after)
 
     def list_folder(self, prefix: str) -> FolderEntries:
-        """Return the direct folders and objects of a folder, from ten listing pages at most."""
+        """List the direct subfolders and objects of a folder, from its first ten listing pages."""
         pages = list(islice(self._pages(prefix, one_level=True), _MAX_FOLDER_PAGES))
         folders = {name for page in pages for name in page.folders}
         objects = tuple(found for page in pages for found in page.objects)
@@ -331,7 +331,7 @@ class CloudStorage(Storage, ABC):
                 return
 
     def delete(self, key: str) -> None:
-        """Remove an object; fine if there is none."""
+        """Delete an object; do nothing if it does not exist."""
         try:
             self._delete(key)
         except NotFound:
@@ -343,7 +343,7 @@ class CloudStorage(Storage, ABC):
 
     @abstractmethod
     def _put(self, key: str, data: bytes, mark: str, expected_version: str | None) -> None:
-        """Write an object if it has the expected version: "" for no object, None for no condition.
+        """Write an object if its version is as expected ("": no object, None: any), or raise.
 
         The mark, in the object's metadata, tells this write from others.
         """
@@ -354,7 +354,7 @@ class CloudStorage(Storage, ABC):
 
     @abstractmethod
     def _read(self, key: str, start: int = 0, end: int = -1, version: str = "") -> bytes:
-        """Return the whole content, or with `version` its bytes `start` to `end`; or NotFound.
+        """Return the content, or with `version` the bytes `start` to `end`, exclusive; or NotFound.
 
         A range needs `version`; NotFound is also raised if the object has another one.
         """
@@ -373,7 +373,7 @@ class CloudStorage(Storage, ABC):
         limit: int = 0,
         after: str = "",
     ) -> ListingPage:
-        """Return a page of the objects whose keys begin with `prefix`; `below`: of that folder.
+        """List one page of objects whose keys begin with `prefix`, or with `prefix/` if `below`.
 
         Objects that only mark a folder are left out. A limit of 0 is a full page. Keys up to
         `after` may be left out.
@@ -403,14 +403,14 @@ class CloudStorage(Storage, ABC):
         """Remove an object; NotFound may be raised if there is none."""
 
     def _is_ours(self, key: str, mark: str) -> bool:
-        """Whether an existing object has this writer's mark; False without permission to read."""
+        """Whether an object has this writer's mark in its metadata; False if it can't be read."""
         try:
             return bool(self._find_mark(key, mark, exists=True))
         except PermissionRefused:
             return False
 
     def _find_mark(self, key: str, mark: str, *, exists: bool) -> bool | None:
-        """Return whether the visible object has the mark, None if there is no object.
+        """Return whether an object has the mark in its metadata; None if there is no object.
 
         With `exists` the store has just reported the object: a 404 is stale then, and is retried
         for 1.6 s. Raises PermissionRefused if reading is not allowed.
@@ -424,7 +424,7 @@ class CloudStorage(Storage, ABC):
 
 
 def preload_sdks() -> None:
-    """Import the installed SDKs of stores and databases, for the processes forked from this one.
+    """Import the installed SDKs of stores and databases, so that forked processes have them.
 
     Each process would need 0.25 s for AWS's alone. Never raises; no request is sent.
     """

@@ -29,7 +29,7 @@ class ConditionUnknown(DestinationError):
 
 
 def honours_create_only(storage: Storage) -> bool:
-    """Whether a create-only put and a publish are refused for an existing object; writes a probe.
+    """Whether the store refuses to overwrite an object, tested by writing a probe object.
 
     The probe is one fixed object, created if absent. Every later probe is refused and leaves
     nothing behind, if the permissions allow to drop a staged object.
@@ -44,7 +44,7 @@ def honours_create_only(storage: Storage) -> bool:
 
 
 def unsafe_for_tables_error(store: str, condition: str) -> DestinationError:
-    """Return the error for Delta tables in a store that ignores a condition's header."""
+    """Return the error that Delta tables are unsafe in a store that ignores a condition header."""
     return DestinationError(
         f"{store} ignores {condition}: two writers of a Delta table would overwrite each other's "
         "commits there",
@@ -53,7 +53,7 @@ def unsafe_for_tables_error(store: str, condition: str) -> DestinationError:
 
 
 def _put_probe(storage: Storage) -> bool:
-    """Write the probe object if absent; return whether the store accepted the write."""
+    """Put the probe object create-only; return True if it was written, False if it exists."""
     try:
         storage.put(PROBE_KEY, _PROBE_BODY, create_only=True)
     except ObjectExists:
@@ -62,7 +62,7 @@ def _put_probe(storage: Storage) -> bool:
 
 
 def _publish_probe(storage: Storage) -> bool:
-    """Stage the probe object and publish it create-only; return whether the store accepted it."""
+    """Stage the probe object and publish it create-only; return False if it exists already."""
     try:
         writer = storage.stage(PROBE_KEY, "text/plain")
         writer.write(_PROBE_BODY)
@@ -92,7 +92,7 @@ def _failed_item(name: str, error: LakeportError) -> CheckItem:
 
 
 class CloudCheck(ABC):
-    """Connection test of a cloud, with short deadlines; steps after a failed one are left out."""
+    """Base class of connection tests of cloud storages; a failed step ends the test."""
 
     condition: ClassVar[str] = "If-None-Match"
     """The header or parameter of create-only writes."""
@@ -111,7 +111,7 @@ class CloudCheck(ABC):
         self.storage = replace(storage, settings=settings)
 
     def items(self, *, tables: bool = False) -> Checks:
-        """Test credentials, bucket, writes and create-only writes; yield an item for each.
+        """Test credentials, bucket and writes; yield a CheckItem for each, and end after a failure.
 
         `tables` adds reading and listing, and makes ignored conditions a failure.
         """
@@ -130,7 +130,7 @@ class CloudCheck(ABC):
         """Return where the credentials were found; raise LakeportError if they are refused."""
 
     def check_place(self) -> list[CheckItem]:
-        """Request the bucket; return its item, then those of the answer's headers and the clock."""
+        """Send a request to the bucket; return items for bucket, response headers and clock."""
         name, bucket = "bucket", self.storage.bucket
         try:
             status, headers = self.storage.connection.probe_bucket(bucket)
@@ -156,7 +156,7 @@ class CloudCheck(ABC):
         yield from ()
 
     def _check_writes(self, tables: bool) -> Checks:
-        """Write a probe object; yield items for writes and, with `tables`, reading and listing.
+        """Write and delete a probe object; yield items for writes and, with `tables`, read, list.
 
         The probe object is removed afterwards if that is allowed; otherwise one object stays.
         """
@@ -190,7 +190,7 @@ class CloudCheck(ABC):
             storage.delete(PROBE_KEY)
 
     def _condition_item(self, honoured: bool, tables: bool) -> CheckItem:
-        """Return the item for create-only writes: `failed` only if `tables` need the condition."""
+        """Return the item for create-only writes: `failed` if ignored though `tables` need them."""
         name = "conditional writes"
         if honoured:
             return CheckItem(name, "ok", "the store refuses to overwrite when asked to")
@@ -205,7 +205,7 @@ class CloudCheck(ABC):
 
 
 def check_clock(headers: Mapping[str, str]) -> CheckItem:
-    """Compare this machine's clock with the header `Date`: `failed` beyond 15 minutes.
+    """Compare the clock with the header `Date`: `failed` beyond 15 minutes, `skipped` without it.
 
     >>> check_clock({}).status
     'skipped'

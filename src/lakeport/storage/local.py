@@ -52,7 +52,7 @@ _BLOCK = 1 << 20
 
 @contextlib.contextmanager
 def translate_os_errors(action: str, uri: str) -> Iterator[None]:
-    """Turn an `OSError` of the body into a DestinationError, such as "can't `action` `uri`"."""
+    """Context manager that turns an OSError of its body into a DestinationError about `uri`."""
     try:
         yield
     except OSError as error:
@@ -70,7 +70,7 @@ def _describe_os_error(action: str, uri: str, error: OSError) -> DestinationErro
 
 
 def _scan_folder(folder: str) -> list[tuple[str, os.DirEntry[str]]]:
-    """Return a folder's names and entries, sorted; names of folders end with a slash."""
+    """List a folder as sorted (name, entry) pairs; names of subfolders end with a slash."""
     with os.scandir(folder) as entries:
         return sorted(
             (entry.name + "/" * entry.is_dir(follow_symlinks=False), entry) for entry in entries
@@ -99,7 +99,7 @@ def _format_crc32(crc: int) -> str:
 
 
 def _has_checksum(path: Path, checksum: str) -> bool:
-    """Read a whole file; return whether it has the CRC32 that `model.Staged.checksum` says."""
+    """Read a whole file; return whether its CRC32, formatted as `crc32:<base64>`, is `checksum`."""
     crc = 0
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
@@ -108,7 +108,7 @@ def _has_checksum(path: Path, checksum: str) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable by fsync; do nothing if the file system can't."""
+    """Fsync a folder, so that its entries survive a crash; do nothing where that is unsupported."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -135,7 +135,7 @@ def make_folder(folder: Path, *, private: bool = False) -> None:
 
 
 def link_or_rename(source: Path, target: Path) -> None:
-    """Hard-link a file to a new name, or rename it where links fail; or raise FileExistsError."""
+    """Hard-link a file to a new name, or rename it where links fail; FileExistsError if taken."""
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError as error:
@@ -145,7 +145,7 @@ def link_or_rename(source: Path, target: Path) -> None:
 
 
 def _reserve_and_rename(source: Path, target: Path) -> None:
-    """Rename a file under a reservation file; raise FileExistsError if the name is taken.
+    """Rename a file while a lock file reserves the name; raise FileExistsError if it is taken.
 
     After a crash a stale reservation may remain: the name counts as taken until `sweep`.
     """
@@ -162,7 +162,7 @@ def _reserve_and_rename(source: Path, target: Path) -> None:
 
 @dataclass(frozen=True)
 class LocalStorage(Storage):
-    """Files below a folder of this machine, which the first write creates.
+    """Storage of the files below a local folder, which the first write creates.
 
     Methods raise DestinationError for a key that leaves the root, and for what the disk refuses.
 
@@ -201,7 +201,7 @@ class LocalStorage(Storage):
         return LocalStageWriter(self, key, self._new_staging_path())
 
     def publish(self, staged: Staged, key: str) -> None:
-        """Make a staged file visible under a key, or raise ObjectExists; fine if it is already."""
+        """Link a staged file to its key, or raise ObjectExists if another file is there."""
         target, source = self._path(key), self._staged_path(staged)
         with translate_os_errors("publish", self.uri(key)):
             make_folder(target.parent)
@@ -218,7 +218,7 @@ class LocalStorage(Storage):
             self._staged_path(staged).unlink()
 
     def is_published(self, staged: Staged, key: str) -> bool:
-        """Whether the visible file is this staged one."""
+        """Whether the file `key` is the staged one: same inode, or same size, time and CRC32."""
         target, source = self._path(key), self._staged_path(staged)
         with translate_os_errors("look at", self.uri(key)):
             if not target.is_file():
@@ -231,7 +231,7 @@ class LocalStorage(Storage):
             return _has_checksum(target, staged.checksum)
 
     def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
-        """Write a file atomically and durably; ObjectExists if `create_only` and it is there."""
+        """Write a file atomically with fsync; with `create_only` raise ObjectExists if taken."""
         target, source = self._path(key), self._new_staging_path()
         private = key.startswith(f"{PRIVATE}/")
         with translate_os_errors("write", self.uri(key)):
@@ -252,7 +252,7 @@ class LocalStorage(Storage):
                 source.unlink(missing_ok=True)
 
     def rewrite(self, key: str, change: Callable[[bytes], bytes]) -> None:
-        """Replace a file's content by `change(content)`; raise if it was replaced meanwhile."""
+        """Replace a file's content by `change(content)`; raise if it changed in the meantime."""
         path = self._existing_path(key)
         with translate_os_errors("read", self.uri(key)):
             before = describe_file(key, path.stat())
@@ -262,7 +262,7 @@ class LocalStorage(Storage):
         self.put(key, data)
 
     def get(self, key: str) -> bytes | None:
-        """Return the content of a small file; None if there is none."""
+        """Return the content of a small file, or None if it does not exist."""
         with translate_os_errors("read", self.uri(key)):
             try:
                 return self._existing_path(key).read_bytes()
@@ -275,7 +275,7 @@ class LocalStorage(Storage):
             return self._existing_path(key).open("rb")
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
-        """Yield files at or below `prefix`, sorted, with keys greater than `after`; no links."""
+        """Yield files at and below `prefix`, sorted, if their key is above `after`; no symlinks."""
         start = self._path(prefix) if prefix else Path(self.root)
         with translate_os_errors("list", self.uri(prefix)):
             if start.is_file() and not start.is_symlink():
@@ -308,7 +308,7 @@ class LocalStorage(Storage):
             self._path(key).unlink(missing_ok=True)
 
     def checks(self, *, tables: bool = False) -> Iterator[CheckItem]:
-        """Write a probe file, yield items for writes and create-only writes, and delete it."""
+        """Write and delete a probe file; yield items for writes and for create-only writes."""
         key = f"_lakeport/check-{uuid.uuid4().hex}"
 
         def write() -> str:
@@ -330,7 +330,7 @@ class LocalStorage(Storage):
             yield run_check("conditional writes", refuse)
 
     def sweep(self, older_than_seconds: float = _WEEK) -> int:
-        """Delete staged files older than a week by default; return their number.
+        """Delete staging files older than the given age, a week by default; return their number.
 
         Published files stay: only their staging name goes. A run that is repeated with its `run_id`
         after that time stages its batch again.
@@ -346,7 +346,7 @@ class LocalStorage(Storage):
         return removed
 
     def _path(self, key: str) -> Path:
-        """Return a key's path; raise DestinationError if the key or a link leaves the root."""
+        """Return a key's path; raise DestinationError if it is invalid or leads out of the root."""
         segments = key.split("/")
         if "\0" in key or not _is_encodable(key) or any(p in ("", ".", "..") for p in segments):
             raise DestinationError(
@@ -358,13 +358,13 @@ class LocalStorage(Storage):
         return path
 
     def _existing_path(self, key: str) -> Path:
-        """Return a key's path; raise DestinationError if the file is a link out of the root."""
+        """Return a key's path; raise DestinationError also if the file links out of the root."""
         path = self._path(key)
         self._check_inside(path, key)
         return path
 
     def _check_inside(self, path: Path, key: str) -> None:
-        """Raise DestinationError unless a path, links resolved, is below the root."""
+        """Raise DestinationError unless a path, with symbolic links resolved, is below the root."""
         if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.root)):
             raise DestinationError(
                 f"the key {key!r} leaves {self.root} through a symbolic link",
@@ -403,7 +403,7 @@ class LocalStageWriter:
         return written
 
     def finish(self) -> Mapping[str, Any]:
-        """Make the bytes durable; return `token`, `bytes` and `checksum`."""
+        """Fsync and close the file; return `token`, `bytes` and `checksum` for `model.Staged`."""
         with translate_os_errors("stage", self._uri):
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -417,7 +417,7 @@ class LocalStageWriter:
         }
 
     def abort(self) -> None:
-        """Remove the file. Never raises."""
+        """Delete and close the staged file. Never raises."""
         with contextlib.suppress(OSError):
             self._path.unlink()
         with contextlib.suppress(OSError):

@@ -15,9 +15,9 @@ import google_crc32c
 
 
 class Chunker:
-    """Cuts a stream of bytes into parts; counts the parts (`number`) and bytes, and has their CRC.
+    """Cuts a byte stream into upload parts; counts parts and bytes, and computes a CRC32C.
 
-    `part_bytes` returns the size of part number n, counted from 1.
+    `part_bytes` returns the size of part number n, counted from 1; `number` is the last part's.
 
     >>> chunker = Chunker(lambda number: 4)
     >>> list(chunker.feed(b"abcdef")), chunker.flush(), chunker.bytes
@@ -32,7 +32,7 @@ class Chunker:
         self.bytes = 0
 
     def feed(self, data: bytes | memoryview) -> Iterator[bytes]:
-        """Append bytes to the buffer; yield each complete part."""
+        """Append bytes to the buffer; yield each part that is full."""
         view = memoryview(data).cast("B")
         while len(view):
             room = self._part_bytes(self.number + 1) - self._buffer.tell()
@@ -51,7 +51,7 @@ class Chunker:
         return _base64(self._crc)
 
     def _cut(self) -> bytes:
-        """Empty the buffer and return it as a part; add it to the part count, size and CRC."""
+        """Return the buffered bytes as the next part, empty the buffer, update counts and CRC."""
         part = self._buffer.getvalue()
         self._buffer = io.BytesIO()
         self._crc = google_crc32c.extend(self._crc, part)
@@ -61,11 +61,12 @@ class Chunker:
 
 
 class CloudStageWriter(ABC):
-    """Uploads parts in threads while the caller writes. Implements `model.StageWriter`.
+    """Base class of upload writers: sends parts in threads while the caller writes.
 
-    A cloud's class begins the upload, sends a part and makes the token for `publish`. A failure
-    raises from a later `write` or from `finish`. At most one part more than there are threads is in
-    memory. `part_bytes` returns the size of part number n, counted from 1.
+    Implements `model.StageWriter`. A cloud's class begins the upload, sends a part and makes the
+    token for `publish`. A failure raises from a later `write` or from `finish`. At most one part
+    more than there are threads is in memory. `part_bytes` returns the size of part number n,
+    counted from 1.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class CloudStageWriter(ABC):
         self._begun = self._pool.submit(self._begin)
 
     def write(self, data: bytes | memoryview, /) -> int:
-        """Append bytes, upload complete parts, and return the byte count; wait if all threads work.
+        """Append bytes, upload full parts, return the byte count; wait while all threads are busy.
 
         Raises the error of an earlier part that failed.
         """
@@ -94,7 +95,7 @@ class CloudStageWriter(ABC):
         return memoryview(data).nbytes
 
     def finish(self) -> Mapping[str, Any]:
-        """Send the last part and wait for all, or raise; return `token`, `bytes`, `checksum`."""
+        """Send the last part, wait for all parts; return `token`, `bytes`, `checksum`, or raise."""
         self._send_last(self._chunker.flush())
         self._begun.result()
         parts = [part.result() for part in self._parts]
@@ -110,7 +111,7 @@ class CloudStageWriter(ABC):
         self._pool.shutdown(cancel_futures=True)
 
     def _submit(self, part: bytes) -> None:
-        """Send the part that was cut last in a thread; wait first if all threads are busy."""
+        """Upload the newest part in a thread; wait first while all threads are busy."""
         if len(self._parts) >= self._threads:
             self._parts[-self._threads].result()
         number = max(1, self._chunker.number)
@@ -144,7 +145,7 @@ def crc32c_text(data: bytes) -> str:
 
 
 def md5_text(data: bytes) -> str:
-    """Return the MD5 of some bytes in base64, as the header Content-MD5 has it.
+    """Return the MD5 of some bytes in base64, as in the header Content-MD5.
 
     >>> md5_text(b"")
     '1B2M2Y8AsgTpgAmY7PhCfg=='

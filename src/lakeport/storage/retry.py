@@ -52,7 +52,7 @@ _LEAST_RATE: Final = 16 << 10  # bytes a second that a large body has to come at
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Deadline and delays of the retries of one request.
+    """Deadline and backoff delays, in seconds, for the retries of one request.
 
     The delay before a retry is drawn between nothing and a bound that doubles up to `max_delay`
     (full jitter), so that many tasks do not come back together. All values are seconds; after the
@@ -64,7 +64,7 @@ class RetryPolicy:
     max_delay: float = 10.0
 
     def backoff(self, attempt: int) -> float:
-        """Return the upper bound in seconds of the delay after failure `attempt`, from 0.
+        """Return the longest delay in seconds after the failure number `attempt`, counted from 0.
 
         >>> [RetryPolicy(initial_delay=0.5, max_delay=4.0).backoff(n) for n in range(5)]
         [0.5, 1.0, 2.0, 4.0, 4.0]
@@ -72,7 +72,7 @@ class RetryPolicy:
         return min(self.max_delay, self.initial_delay * 2.0 ** min(attempt, 30))
 
     def before_first_answer(self, failure: Exception) -> RetryPolicy:
-        """Return the policy before the store's first answer: at most 15 s, 0.5 s with no listener.
+        """Return the policy while a store never answered: 15 s at most, 0.5 s if nothing listens.
 
         A wrong endpoint shall show soon. A shorter deadline that the user chose stays.
 
@@ -91,7 +91,7 @@ class RetryPolicy:
         return self if self.deadline < _FIRST_CONTACT else RetryPolicy(_FIRST_CONTACT)
 
     def read_timeout(self, max_seconds: float) -> float:
-        """Return seconds to wait for bytes: a third of the deadline, from 5 to `max_seconds`.
+        """Return the read timeout in seconds: a third of the deadline, from 5 to `max_seconds`.
 
         Never more than the deadline.
 
@@ -103,7 +103,7 @@ class RetryPolicy:
 
 
 class DeadlineExceeded(Exception):
-    """A transient failure (`cause`) that retries within the deadline did not overcome.
+    """Raised when a request's deadline has passed in retries; `cause` is the failure that lasted.
 
     `seconds` is the time from the first request on.
     """
@@ -115,7 +115,7 @@ class DeadlineExceeded(Exception):
 
 
 class InvalidAnswer(Exception):
-    """A success that lacks a header or member that the store always sends, such as a proxy's page.
+    """A 2xx response without a header or member that the store always sends, as from a proxy.
 
     Callers treat it as a lost answer: the store may have carried out the request, or not got it.
     """
@@ -129,7 +129,7 @@ class NoAnswer(Exception):
 
 
 class Retrier:
-    """Repeats the failed requests of one process to one store, within their deadlines.
+    """Retries this process's failed requests to one store, within their deadlines.
 
     The requests after one that was given up find out what became of it, and clean up. They must not
     each wait as long again: they share a few seconds until one succeeds. `reached` says whether
@@ -158,7 +158,7 @@ class Retrier:
         is_transient: Callable[[Exception], bool],
         policy: Callable[[Exception], RetryPolicy],
     ) -> T:
-        """Send a request until it succeeds; raise DeadlineExceeded, or a failure not transient.
+        """Call `send` with backoff until it succeeds; raise DeadlineExceeded or a lasting failure.
 
         A store that was never reached gets less time than `policy` says. Once the process is asked
         to end, a few seconds are left.
@@ -198,7 +198,7 @@ class Retrier:
 
 
 def _send_before(end: float, send: Callable[[], T]) -> T:
-    """Send a request in a thread; abandon it and raise NoAnswer at `end` by `time.monotonic`."""
+    """Call `send` in a thread; raise NoAnswer if it lasts until `end`, a `time.monotonic` value."""
     outcome: Future[T] = Future()
 
     def run() -> None:
@@ -221,7 +221,7 @@ class NotFound(DestinationError):
 
 
 class RequestFailure(NamedTuple):
-    """A request that failed, as a cloud's error table sees it.
+    """A failed request: exception, action, URI, status and store's words, for error messages.
 
     Attributes:
         error: the SDK's exception.
@@ -252,7 +252,7 @@ class RequestFailure(NamedTuple):
     def translate(
         self, table: Mapping[str, ErrorRow], keys: Iterable[str], condition: Condition
     ) -> LakeportError:
-        """Return the error of the first of `keys` in the cloud's table; for a 412 the condition's.
+        """Return the error of the first of `keys` in `table`; for status 412 that of the condition.
 
         One of the keys, the most specific first, is in the table.
         """
@@ -283,7 +283,7 @@ CLOCK_SKEWED = error_row(
 
 
 def unreachable_error(error: Exception, failure: RequestFailure) -> Unreachable:
-    """Return the error for a failed status or connection, with the seconds of DeadlineExceeded."""
+    """Return Unreachable for a failing status or connection, with the seconds spent on retries."""
     seconds = error.seconds if isinstance(error, DeadlineExceeded) else 0.0
     settings, status = failure.settings, failure.status
     if status:
@@ -320,7 +320,7 @@ def exists_error(name: str) -> ObjectExists:
 
 
 def replaced_error(name: str) -> DestinationError:
-    """Return the error for an object that another one replaced while it was read."""
+    """Return the DestinationError for an object that was replaced while it was read."""
     return DestinationError(
         f"{name} was replaced while it was read", "run it again when nobody writes there."
     )
@@ -349,7 +349,7 @@ def is_untrusted(error: BaseException) -> bool:
 
 
 class _LimitedAnswer(io.RawIOBase):
-    """Raw bytes of one answer; a read raises TimeoutError once they come too slowly.
+    """Raw stream of one HTTP response; a read raises TimeoutError if bytes come too slowly.
 
     An answer may take `seconds`, plus one second for each 16 KiB of it.
     """
@@ -365,7 +365,7 @@ class _LimitedAnswer(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any, /) -> int | None:
-        """Read bytes from the socket into `buffer`; return the count, or raise TimeoutError."""
+        """Read bytes into `buffer`, return their number; TimeoutError if they come too slowly."""
         if self._began is not None:
             took = time.monotonic() - self._began
             if took > self._seconds + self._size / _LEAST_RATE:
@@ -382,7 +382,7 @@ class _LimitedAnswer(io.RawIOBase):
 
 
 class _LimitedSocket:
-    """Connected socket, plain or with TLS, whose answers have a time limit."""
+    """Wrapper of a connected socket, plain or TLS, whose responses have a time limit."""
 
     def __init__(self, connected: Any, seconds: float) -> None:
         self._connected, self._seconds = connected, seconds
@@ -393,13 +393,13 @@ class _LimitedSocket:
     def makefile(
         self, mode: Literal["rb"], buffering: int = -1
     ) -> io.BufferedIOBase | io.RawIOBase:
-        """Open a file of the socket's bytes, with a time limit for its reads."""
+        """Open the socket as a binary file whose reads have a time limit."""
         raw = _LimitedAnswer(self._connected.makefile(mode, 0), self._seconds)
         return raw if buffering == 0 else io.BufferedReader(raw)
 
 
 def limit_pools(pools: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """Subclass urllib3's pool classes (scheme -> class) so that answers have a time limit.
+    """Return subclasses of urllib3's pools, by scheme, whose responses have a time limit.
 
     An answer may take `seconds`, plus one second for each 16 KiB of it.
     """
@@ -421,7 +421,7 @@ def limit_pools(pools: Mapping[str, Any], seconds: float) -> dict[str, Any]:
 
 
 def limit_session(session: Any, seconds: float) -> None:
-    """Patch a session of `requests` so that answers, also by proxies, have a time limit."""
+    """Patch a `requests` session so that responses, also through proxies, have a time limit."""
 
     def by_proxy(manager_of: Callable[..., Any]) -> Callable[..., Any]:
         def limited_manager(*arguments: Any, **options: Any) -> Any:
@@ -440,7 +440,7 @@ def limit_session(session: Any, seconds: float) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudSettings:
-    """Settings of every cloud: endpoint, retries, timeouts. Picklable; a repr shows no secret.
+    """Base of the clouds' settings: endpoint, retries and timeouts. The repr shows no secret.
 
     Attributes:
         endpoint: URL of another endpoint than the cloud's own; empty for that.
@@ -475,7 +475,7 @@ class CloudSettings:
 
 
 class Connection(ABC):
-    """Base of the clouds' clients: sends requests with retries, and translates their failures."""
+    """Base class of the clouds' clients: sends requests with retries, and translates errors."""
 
     settings: Any
 
@@ -515,7 +515,7 @@ class Connection(ABC):
         transient_failures: list[Exception] | None = None,
         retry_policy: RetryPolicy | None = None,
     ) -> T:
-        """Send a request, retry transient failures, and return the answer or raise LakeportError.
+        """Call `send`, retry transient failures, and return its result or raise LakeportError.
 
         Args:
             send: sends the request once.
@@ -556,7 +556,7 @@ class Connection(ABC):
 
 
 class ConnectionCache(Generic[S, C]):
-    """This process's connections by their settings, each opened at its first use.
+    """Cache of this process's connections by their settings; opens each at its first use.
 
     A forked process opens its own, as it must not share sockets and locks.
 

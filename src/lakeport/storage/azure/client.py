@@ -23,7 +23,7 @@ _EXPIRY_MARGIN = 60  # seconds: a token is not used for longer than so before it
 
 
 class AzureConnection(Connection):
-    """Client of one storage account, for one process."""
+    """Client of one Azure storage account: fetches tokens, sends requests with retries."""
 
     is_transient = staticmethod(azure_errors.is_transient)
     has_response = staticmethod(azure_errors.has_response)
@@ -42,7 +42,7 @@ class AzureConnection(Connection):
         return self._client.get_container_client(container)
 
     def access_token(self) -> tuple[str, int]:
-        """Fetch a token; return it and its expiry in seconds since 1970, ("", 0) for keys and SAS.
+        """Fetch a token; return it and its Unix expiry, or ("", 0) if a key or SAS is in use.
 
         Raises PermissionRefused if the credentials are refused.
         """
@@ -60,7 +60,7 @@ connect = ConnectionCache[AzureSettings, AzureConnection](AzureConnection)
 
 
 def with_credentials(settings: AzureSettings) -> AzureSettings:
-    """Add a token for other processes, which then look for no credentials; unchanged if none.
+    """Fetch a token and return the settings with it, for workers; unchanged if that fails.
 
     Settings that hold credentials stay as they are.
     """
@@ -74,14 +74,14 @@ def with_credentials(settings: AzureSettings) -> AzureSettings:
 
 
 class _DriverToken:
-    """Credential of the SDK: the driver's token; after its expiry, the machine's own credential."""
+    """SDK credential that gives the driver's token and, after its expiry, this machine's own."""
 
     def __init__(self, settings: AzureSettings) -> None:
         self._settings = settings
         self._own_credential: Any = None
 
     def get_token(self, *scopes: str, **options: Any) -> Any:
-        """Return the driver's token until a minute before its expiry, then the machine's own."""
+        """Return the driver's token until a minute before its expiry, then this machine's own."""
         from azure.core.credentials import AccessToken
 
         if time.time() < self._settings.token_end - _EXPIRY_MARGIN:
@@ -91,7 +91,7 @@ class _DriverToken:
 
 
 def _client(settings: AzureSettings) -> tuple[Any, Any]:
-    """Return the SDK's client and its token credential (None for keys and SAS), or raise."""
+    """Create the SDK's client and token credential (None for a key or SAS); or LakeportError."""
     try:
         from azure.core.credentials import AzureSasCredential
         from azure.storage.blob import BlobServiceClient
@@ -123,7 +123,7 @@ def _client(settings: AzureSettings) -> tuple[Any, Any]:
 
 
 def _transport(settings: AzureSettings) -> Any:
-    """Return an HTTP transport that limits the time of whole answers."""
+    """Return an HTTP transport whose whole responses have a time limit."""
     from azure.core.pipeline.transport import RequestsTransport
 
     transport = RequestsTransport(
@@ -137,7 +137,7 @@ def _transport(settings: AzureSettings) -> Any:
 
 
 def _check_headers(response: Any) -> None:
-    """Raise InvalidAnswer if a success has no request id, or no ETag after a whole blob's write."""
+    """Raise InvalidAnswer if a 2xx response has no request id or, for a new blob, no ETag."""
     request, answer = response.http_request, response.http_response
     if answer.status_code >= 300:
         return

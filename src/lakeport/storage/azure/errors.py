@@ -42,7 +42,7 @@ def has_response(error: Exception) -> bool:
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether the same request may succeed later."""
+    """Whether a retry may succeed: the network failed, or the status is one such as 429 or 503."""
     status = _status(error)
     if status:
         return status in _TRANSIENT_STATUS
@@ -59,7 +59,7 @@ def translate(
     settings: AzureSettings,
     condition: Condition = "none",
 ) -> LakeportError:
-    """Return lakeport's error for a failed request, with the setting or role to change.
+    """Convert an SDK's error to a LakeportError whose hint names the setting or role to change.
 
     `action` is `read`, `write`, `list` or `delete`; `name` the blob's or container's URI.
     """
@@ -82,7 +82,7 @@ def _status(error: Exception) -> int:
 
 
 def _code(error: Exception) -> str:
-    """Return Azure's error code; empty if the answer has none, or none came."""
+    """Return Azure's error code; empty if there is no response, or the response has no code."""
     code = getattr(error, "error_code", "") or ""
     if not code:
         headers = getattr(getattr(error, "response", None), "headers", None) or {}
@@ -91,7 +91,7 @@ def _code(error: Exception) -> str:
 
 
 def _client_keys(error: Exception, settings: AzureSettings) -> list[str]:
-    """Return a list with the key of `_ERRORS` for a failure without an answer, or `network`."""
+    """Classify a failure without a response; return its `_ERRORS` key, or `network`, in a list."""
     names = class_names(error)
     if "ClientAuthenticationError" in names:
         key = "service principal" if settings.client_secret else "no credentials"
@@ -110,7 +110,7 @@ def _is_unknown_host(error: Exception) -> bool:
 
 
 def _not_authentic(failure: RequestFailure) -> LakeportError:
-    """Return the error for a refused signature or token: clock, key, SAS token or directory."""
+    """Return the error for a rejected signature or token, by cause: clock, key, SAS or tenant."""
     settings: AzureSettings = failure.settings
     if "date header" in str(failure.error).lower():
         return CLOCK_SKEWED(failure)

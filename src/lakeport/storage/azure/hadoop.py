@@ -14,7 +14,7 @@ _TOKEN_FILE = "AZURE_FEDERATED_TOKEN_FILE"  # noqa: S105  # the variable's name
 
 
 def hadoop_settings(settings: AzureSettings) -> dict[str, str]:
-    """Return the options of one account's `abfss://` and `abfs://` URIs, secrets included.
+    """Return the options of Hadoop's ABFS connector for one account, secrets included.
 
     Set them on a running session's `hadoopConfiguration` before the account's first use, and never
     in Spark's own configuration, which Spark shows.
@@ -37,7 +37,7 @@ def hadoop_settings(settings: AzureSettings) -> dict[str, str]:
 
 
 def _retry_options(deadline: float) -> dict[str, str]:
-    """Return the options that keep the connector's retries within about `deadline` seconds.
+    """Return the ABFS options that limit retries to about `deadline` seconds.
 
     The connector counts retries and knows no deadline. Delays grow from half a second to an eighth
     of the deadline; a request without an answer ends after a twelfth.
@@ -59,7 +59,7 @@ def _retry_options(deadline: float) -> dict[str, str]:
 
 
 def _credential_options(settings: AzureSettings) -> dict[str, str]:
-    """Return the options for the settings' or the environment's credentials, or the identity's."""
+    """Return ABFS login options from the settings, else the environment, else managed identity."""
     if settings.access_key:
         return {"account.auth.type": "SharedKey", "account.key": settings.access_key}
     if settings.sas_token:
@@ -83,7 +83,7 @@ def _credential_options(settings: AzureSettings) -> dict[str, str]:
 
 
 def _principal_options(tenant: str, client: str, secret: str) -> dict[str, str]:
-    """Return the options for a service principal."""
+    """Return the ABFS options to log in as a service principal."""
     return _oauth_options("ClientCredsTokenProvider") | {
         "account.oauth2.client.endpoint": f"{_LOGIN}/{tenant}/oauth2/token",
         "account.oauth2.client.id": client,
@@ -97,7 +97,7 @@ def _oauth_options(provider: str) -> dict[str, str]:
 
 
 def _emulator_options(settings: AzureSettings) -> dict[str, str]:
-    """Return the options for Azurite, which has only the Blob service; none without an endpoint."""
+    """Return the ABFS options for the emulator Azurite; empty without an endpoint."""
     if not settings.endpoint:
         return {}
     options = {

@@ -73,14 +73,14 @@ class AzureSettings(CloudSettings):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The values that must not appear in messages."""
+        """Keys, tokens and signatures to mask in messages; only those that are set."""
         signature = parse_qs(self.sas_token).get("sig", [])
         values = (self.access_key, self.sas_token, self.client_secret, self.token, *signature)
         return tuple(value for value in values if value)
 
     @property
     def sas_expired(self) -> bool:
-        """Whether the SAS token has expired by its own words; False if it names no end.
+        """Whether the SAS token's expiry time `se` has passed; False if it has none.
 
         >>> AzureSettings("lake", sas_token="se=2001-01-01T00%3A00%3A00Z&sig=x").sas_expired
         True

@@ -48,13 +48,13 @@ def block_bytes(number: int) -> int:
 
 
 class AzureStageWriter(CloudStageWriter):
-    """Sends blocks while the caller writes; at most three are in memory."""
+    """Uploads a blob's blocks in two threads while the caller writes; at most three in memory."""
 
     def __init__(self, storage: AzureStorage, key: str, content_type: str) -> None:
         super().__init__(storage, key, content_type, block_bytes, threads=2)
 
     def _send(self, number: int, part: bytes) -> str:
-        """Stage a block; return its id."""
+        """Upload a block, which stays uncommitted; return its id."""
         # All ids of a blob's blocks have to have one length, also those of other writers.
         block = base64.b64encode(f"{self._id}{number:06d}".encode()).decode()
 
@@ -71,7 +71,7 @@ class AzureStageWriter(CloudStageWriter):
 
 @dataclass(frozen=True, slots=True)
 class AzureStorage(CloudStorage):
-    """Blobs below a folder of a container, through the account's Blob service.
+    """Storage of the blobs below a folder of an Azure container.
 
     The prefix is clean, see `base.clean_prefix`, and empty for the whole container.
     """
@@ -111,7 +111,7 @@ class AzureStorage(CloudStorage):
         return AzureStageWriter(self, key, content_type)
 
     def publish(self, staged: Staged, key: str) -> None:
-        """Commit the list of blocks; raise ObjectExists if another blob has the name.
+        """Commit the staged blocks as a visible blob; raise ObjectExists if the name is taken.
 
         If the name is taken, or the blocks are gone, an earlier answer may have been lost: the mark
         of the blob shows whether this upload was committed.
@@ -153,7 +153,7 @@ class AzureStorage(CloudStorage):
         return AzureCheck(self).items()
 
     def _put(self, key: str, data: bytes, mark: str, expected_version: str | None) -> None:
-        """Write an object; see `CloudStorage._put`."""
+        """Put a blob with `mark` in its metadata, conditional on its ETag; or raise."""
         same = _if_version(expected_version) if expected_version else {}
 
         def send(blob: Any) -> None:
@@ -174,7 +174,7 @@ class AzureStorage(CloudStorage):
         return bool((about.metadata or {}).get(ID_KEY) == mark)
 
     def _read(self, key: str, start: int = 0, end: int = -1, version: str = "") -> bytes:
-        """Return an object's content, or with `version` (ETag) the bytes `start` to `end`."""
+        """Return a blob's content, or with `version` (ETag) bytes `start` to `end`, exclusive."""
         if not version:
             return self._call("read", key, lambda blob: bytes(blob.download_blob().readall()))
         same = _if_version(version)
@@ -192,7 +192,7 @@ class AzureStorage(CloudStorage):
     def _list_page(
         self, start: str, one_level: bool, token: str, limit: int, after: str
     ) -> ListingPage:
-        """Request a page of keys that begin with `start`; Azure can't begin it at `after`."""
+        """List one page of blobs whose names begin with `start`; Azure has no use for `after`."""
         container = self.connection.container(self.container)
 
         def send() -> tuple[Sequence[Any], str | None]:
@@ -222,7 +222,7 @@ class AzureStorage(CloudStorage):
     def _call(
         self, action: str, key: str, send: Callable[[Any], T], condition: Condition = "none"
     ) -> T:
-        """Call `send` with the SDK's client of a blob, with retries; return its result."""
+        """Call `send` with the SDK's client of the blob `key`, with retries; return its result."""
         connection = self.connection
         blob = connection.blob(self.container, join_key(self.prefix, key))
         return connection.send_with_retries(lambda: send(blob), action, self.uri(key), condition)
@@ -241,7 +241,7 @@ def _describe_object(row: Any) -> StoredObject:
 
 
 def _if_version(version: str) -> dict[str, Any]:
-    """Return the SDK's parameters for the condition that a blob has this ETag."""
+    """Return the SDK's arguments that make a request conditional on this ETag."""
     from azure.core import MatchConditions
 
     return {"etag": version, "match_condition": MatchConditions.IfNotModified}
@@ -254,7 +254,7 @@ class AzureCheck(CloudCheck):
     storage: AzureStorage
 
     def check_credentials(self) -> str:
-        """Fetch a token, or raise LakeportError; return which credentials are in use."""
+        """Fetch a token, or raise LakeportError; return a text about the credentials in use."""
         settings = self.storage.settings
         connect(settings).access_token()
         if settings.access_key:
@@ -277,7 +277,7 @@ class AzureCheck(CloudCheck):
         yield run_check("delete", self._check_delete)
 
     def _list_container(self, headers: dict[str, str]) -> str:
-        """List one blob; add the answer's headers to `headers`. Return the result in words."""
+        """List one blob; copy the response's headers into `headers`, and return a text."""
         storage = self.storage
         connection = connect(storage.settings)
         container = connection.container(storage.container)
@@ -295,7 +295,7 @@ class AzureCheck(CloudCheck):
         return f"{storage.uri()} can be listed"
 
     def _check_delete(self) -> str:
-        """Write a probe blob and delete it; return the result in words."""
+        """Write a probe blob and delete it; return a text that says that this works."""
         self.storage.put(_PROBE_KEY, b"")
         self.storage.delete(_PROBE_KEY)
         return "blobs can be deleted"

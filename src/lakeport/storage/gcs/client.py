@@ -30,7 +30,7 @@ _EMPTY: Mapping[str, str] = {}
 
 
 class GcsConnection(Connection):
-    """Client of one endpoint, for one process; each thread has an HTTP session."""
+    """HTTP client of one Google Cloud Storage endpoint, with a session for each thread."""
 
     is_transient = staticmethod(gcs_errors.is_transient)
     has_response = staticmethod(gcs_errors.has_response)
@@ -69,7 +69,7 @@ class GcsConnection(Connection):
         transient_failures: list[Exception] | None = None,
         retry_policy: RetryPolicy | None = None,
     ) -> Any:
-        """Send an HTTP request with retries; return an answer with a status of `accept`, or raise.
+        """Send an HTTP request with retries; return a response with a status in `accept`, or raise.
 
         Args:
             method: the HTTP method.
@@ -105,14 +105,14 @@ class GcsConnection(Connection):
         )
 
     def authenticate(self) -> None:
-        """Fetch a new token now, or raise the error for refused credentials."""
+        """Fetch a new token now; raise LakeportError if the credentials are refused."""
         try:
             self._add_token({}, renew=True)
         except Exception as error:
             raise gcs_errors.translate(error, "", "", self.settings) from None
 
     def access_token(self) -> tuple[str, datetime | None]:
-        """Return a token for 20 minutes at least, and its expiry; ("", None) without credentials.
+        """Return a token valid for at least 20 minutes, and its expiry; ("", None) if anonymous.
 
         Raises the error for refused credentials.
         """
@@ -125,7 +125,7 @@ class GcsConnection(Connection):
         return str(self._credentials.token), self._credentials.expiry
 
     def probe_bucket(self, bucket: str) -> tuple[int, dict[str, str]]:
-        """Request a missing object; return the status (200 if the bucket exists) and the headers.
+        """GET a probe object; return the status (200: bucket exists, 404: it does not) and headers.
 
         Raises DestinationError if no answer came.
         """
@@ -140,7 +140,7 @@ class GcsConnection(Connection):
         return status, dict(answer.headers)
 
     def _send(self, method: str, url: str, headers: dict[str, str], arguments: Any) -> Any:
-        """Send a request; repeat it once with a new token, or billed to the project, if refused."""
+        """Send a request; if refused, send it once more with a new token or the project billed."""
         session = self._session()
         for renew in (False, True):
             self._add_token(headers, renew)
@@ -154,7 +154,7 @@ class GcsConnection(Connection):
                 **arguments,
             )
             self.retrier.reached = True
-            if not self._may_help_to_repeat(answer):
+            if not self._should_repeat(answer):
                 break
         return answer
 
@@ -167,8 +167,8 @@ class GcsConnection(Connection):
             session.trust_env = not self.settings.anonymous
         return session
 
-    def _may_help_to_repeat(self, answer: Any) -> bool:
-        """Whether a new token may change the answer, or billing the project, which begins here."""
+    def _should_repeat(self, answer: Any) -> bool:
+        """Whether to repeat a refused request: with a new token, or billed to the project."""
         if answer.status_code == 400 and self.settings.project and not self._bills_project:
             # Only if the bucket demands it: it takes a permission that loads need not have.
             self._bills_project = b"requester pays" in answer.content
@@ -176,7 +176,7 @@ class GcsConnection(Connection):
         return answer.status_code == 401 and self._credentials is not None
 
     def _add_token(self, headers: dict[str, str], renew: bool) -> None:
-        """Add the token and the billed project to `headers`; fetch a token to renew an invalid one.
+        """Add the token and the billed project to `headers`; fetch a token if invalid or `renew`.
 
         The credentials' own `before_request` would start threads that ask other services of Google
         for the bucket's region.
@@ -196,7 +196,7 @@ class GcsConnection(Connection):
 
 
 def _has_member(answer: Any, name: str) -> bool:
-    """Whether an answer has this header, or is a JSON object with this member."""
+    """Whether a response has this header, or its body is a JSON object with this member."""
     if name in answer.headers:
         return True
     try:
@@ -216,7 +216,7 @@ connect = ConnectionCache[GcpSettings, GcsConnection](GcsConnection)
 
 
 def with_credentials(settings: GcpSettings) -> GcpSettings:
-    """Add a token for other processes, which then look for no credentials; unchanged if none.
+    """Fetch a token and return the settings with it, for workers; unchanged if that fails.
 
     Settings that hold credentials stay as they are.
     """
@@ -230,7 +230,7 @@ def with_credentials(settings: GcpSettings) -> GcpSettings:
 
 
 def _credentials(settings: GcpSettings) -> Any:
-    """Return google-auth's credentials: the driver's token, the key, or the application default."""
+    """Return google-auth's credentials: a driver's token, the configured key, or the default."""
     try:
         import google.auth
         from google.oauth2 import credentials, service_account

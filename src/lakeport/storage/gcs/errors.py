@@ -52,7 +52,7 @@ _RENEWALS = {
 
 
 class ErrorResponse(Exception):
-    """An answer whose HTTP status is a failure.
+    """An HTTP response with an error status, as an exception.
 
     Attributes:
         status: the HTTP status.
@@ -76,7 +76,7 @@ def has_response(error: Exception) -> bool:
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether the same request may succeed later."""
+    """Whether a retry may succeed: the network failed, or the status is one such as 429 or 503."""
     if isinstance(error, ErrorResponse):
         return error.status in _TRANSIENT_STATUS
     names = class_names(error)
@@ -90,7 +90,7 @@ def is_transient(error: Exception) -> bool:
 
 
 def may_have_succeeded(error: Exception) -> bool:
-    """Whether Google may have carried out a failed request: its answer was lost or invalid."""
+    """Whether Google may have executed a failed request: the response was lost or invalid."""
     if isinstance(error, InvalidAnswer):
         return True
     never_sent = {"ConnectTimeout", "TransportError"}
@@ -100,7 +100,7 @@ def may_have_succeeded(error: Exception) -> bool:
 def translate(
     error: Exception, action: str, name: str, settings: GcpSettings, condition: Condition = "none"
 ) -> LakeportError:
-    """Return lakeport's error for a failed request, with the setting or role to change.
+    """Convert an error to a LakeportError whose hint names the setting or role to change.
 
     `action` is a permission, such as `storage.objects.create`; `name` the object's or bucket's URI.
     """
@@ -133,7 +133,7 @@ def _not_authentic(failure: RequestFailure) -> LakeportError:
 
 
 def _access_denied(failure: RequestFailure) -> LakeportError:
-    """Return the error for a 403: the permission to grant, and a role that has it."""
+    """Return the error for a 403; its hint names the permission to grant and a role that has it."""
     action, role = failure.action, _ROLES.get(failure.action, "")
     hint = f"grant {action} on the bucket" + (f" (it is in {role})" if role else "")
     return PermissionRefused(f"{failure.name}: {action} was refused: {failure.words}", f"{hint}.")
@@ -171,7 +171,7 @@ def _token_server(settings: GcpSettings) -> str:
 
 
 def _key_member(settings: GcpSettings, member: str) -> object:
-    """Return a member of the credentials' JSON; None if it is absent, or they are no JSON."""
+    """Return a member of the credentials' JSON text; None if absent, or if the text is not JSON."""
     try:
         return json.loads(settings.credentials)[member]
     except (ValueError, LookupError, TypeError):

@@ -14,7 +14,7 @@ _GOOGLE = "https://storage.googleapis.com"
 
 @dataclass(frozen=True, slots=True)
 class GcpSettings(CloudSettings):
-    """Endpoint and credentials for buckets.
+    """Endpoint, credentials and encryption key for Google Cloud Storage buckets.
 
     Attributes:
         credentials: JSON text of a service account's key (or another credential file); empty for
@@ -47,7 +47,7 @@ class GcpSettings(CloudSettings):
         return (self.endpoint or _GOOGLE).rstrip("/")
 
     def object_url(self, bucket: str, key: str = "") -> str:
-        """Return the URL of an object; without a key, of a bucket's objects.
+        """Return the JSON API's URL of an object; without a key, of the bucket's object list.
 
         >>> GcpSettings().object_url("lake", "a/b c")
         'https://storage.googleapis.com/storage/v1/b/lake/o/a%2Fb%20c'

@@ -41,7 +41,7 @@ _FIELDS = "kind,items(name,size,md5Hash,crc32c,etag,updated),prefixes,nextPageTo
 
 
 class GcsStageWriter(CloudStageWriter):
-    """Sends chunks of 8 MiB of a resumable upload while the caller writes; at most two in memory.
+    """Uploads chunks of 8 MiB (resumable upload) while the caller writes; at most two in memory.
 
     The bytes after the last whole 256 KiB go into the token. So the upload is complete, and the
     object visible, only when the driver sends them.
@@ -60,7 +60,7 @@ class GcsStageWriter(CloudStageWriter):
         self._storage.cancel(self._session)
 
     def _token(self, parts: list[Any]) -> dict[str, Any]:
-        """Return the session (empty if the name is taken), the bytes held back and the CRC32C."""
+        """Return the publish token: session (empty if the name is taken), unsent bytes, CRC32C."""
         return {
             "session": "" if self._name_taken else self._session,
             "offset": self._sent,
@@ -69,7 +69,7 @@ class GcsStageWriter(CloudStageWriter):
         }
 
     def _begin(self) -> None:
-        """Open the upload session; note a taken name, which `publish` raises as ObjectExists."""
+        """Open a resumable upload session; a taken name is only recorded, and `publish` raises."""
         query, about = self._storage.object_request(self._key, self._content_type, self._id)
         try:
             answer = self._storage._send(
@@ -93,13 +93,13 @@ class GcsStageWriter(CloudStageWriter):
             self._session = str(answer.headers["Location"])
 
     def _send_last(self, part: bytes) -> None:
-        """Send the last whole units of 256 KiB; hold the rest back for the token."""
+        """Send the last part up to a multiple of 256 KiB; keep the rest for the publish token."""
         whole = len(part) // _UNIT * _UNIT
         self._tail = part[whole:]
         super()._send_last(part[:whole])
 
     def _send(self, number: int, part: bytes) -> None:
-        """Send a part in requests until the store has all of it, or another object has the name.
+        """Send a part in one or more requests, until the store has all of it or the name is taken.
 
         Raises DestinationError if the store keeps nothing more, or says that it has lost bytes.
         """
@@ -120,7 +120,7 @@ class GcsStageWriter(CloudStageWriter):
             self._sent = kept
 
     def _send_chunk(self, data: bytes, end: int) -> int:
-        """Send bytes up to offset `end` of the object; return how many the store has in all."""
+        """PUT the bytes before offset `end`; return how many of the object's bytes are stored."""
         answer = self._storage._send(
             "PUT",
             "create",
@@ -137,7 +137,7 @@ class GcsStageWriter(CloudStageWriter):
 
 @dataclass(frozen=True, slots=True)
 class GcsStorage(CloudStorage):
-    """Objects below a prefix of a bucket.
+    """Storage of the objects below a prefix of a Google Cloud Storage bucket.
 
     Writing needs storage.objects.create alone (roles/storage.objectCreator); no request asks for
     the bucket itself. The methods that read, list and delete need the permission of that name. The
@@ -166,7 +166,7 @@ class GcsStorage(CloudStorage):
         return GcsStageWriter(self, key, content_type)
 
     def publish(self, staged: Staged, key: str) -> None:
-        """Send the bytes held back to make the object visible; ObjectExists if the name is taken.
+        """Send the upload's last bytes, so that it gets visible; ObjectExists if the name is taken.
 
         If an answer is lost, the upload session says whether it was completed. Raises
         DestinationError if the stored bytes have another checksum than those that were sent.
@@ -198,7 +198,7 @@ class GcsStorage(CloudStorage):
     def _send_final(
         self, staged: Staged, key: str, byte_range: str, headers: Mapping[str, str], **options: Any
     ) -> Any:
-        """Send an upload's last range, or `*` to ask for its state; raise unless it is complete."""
+        """PUT an upload's last byte range, or `*` to query its state; raise if it is incomplete."""
         return self._send(
             "PUT",
             "create",
@@ -211,7 +211,7 @@ class GcsStorage(CloudStorage):
         )
 
     def _has_completed(self, staged: Staged, key: str, answer_lost: bool, exists: bool) -> bool:
-        """Whether an earlier request completed the upload; raise DestinationError if unknowable.
+        """Whether an earlier request completed the upload; DestinationError if that stays unknown.
 
         The session says so, or else the object's mark. `exists`: the store has just reported the
         object.
@@ -239,7 +239,7 @@ class GcsStorage(CloudStorage):
         self.cancel(str(staged.token["session"]))
 
     def cancel(self, session: str) -> None:
-        """Cancel an upload session. Never raises: otherwise the store drops it after a week."""
+        """Cancel an upload session; ignore failures, as the store drops it after a week."""
         if session:
             done = (200, 204, 404, 410, 499)
             with suppress(LakeportError):
@@ -254,14 +254,14 @@ class GcsStorage(CloudStorage):
     def object_request(
         self, key: str, content_type: str, mark: str
     ) -> tuple[dict[str, str], dict[str, Any]]:
-        """Return query and JSON body of a request that creates an object with a mark."""
+        """Return query and JSON body of a request to create an object with `mark` as metadata."""
         encrypted = self.settings.kms_key_name
         about = {"contentType": content_type, "metadata": {ID_KEY: mark}}
         query = {"kmsKeyName": encrypted} if encrypted else {}
         return query, {"name": join_key(self.prefix, key), **about}
 
     def _put(self, key: str, data: bytes, mark: str, expected_version: str | None) -> None:
-        """Write an object; see `CloudStorage._put`."""
+        """Put an object with `mark` in its metadata, conditional on its generation; or raise."""
         content_type = "application/octet-stream"
         query, about = self.object_request(key, content_type, mark)
         about["crc32c"] = crc32c_text(data)
@@ -286,7 +286,7 @@ class GcsStorage(CloudStorage):
         return bool(found.get("metadata", {}).get(ID_KEY) == mark)
 
     def _read(self, key: str, start: int = 0, end: int = -1, version: str = "") -> bytes:
-        """Return an object's content, or with `version` (generation) the bytes `start` to `end`."""
+        """Return an object's content, or with `version` the bytes `start` to `end`, exclusive."""
         if not version:
             return bytes(self._get(key, alt="media").content)
         headers = {"Range": f"bytes={start}-{end - 1}"}
@@ -300,7 +300,7 @@ class GcsStorage(CloudStorage):
     def _list_page(
         self, start: str, one_level: bool, token: str, limit: int, after: str
     ) -> ListingPage:
-        """Request a page of keys that begin with `start`, as `CloudStorage._list_page` says."""
+        """List one page of objects whose keys begin with `start`, from the key `after` on."""
         query = {
             "fields": _FIELDS,
             "prefix": start,
@@ -325,20 +325,20 @@ class GcsStorage(CloudStorage):
         self._send("DELETE", "delete", key, accept=(200, 204))
 
     def _get(self, key: str, headers: Mapping[str, str] | None = None, /, **query: str) -> Any:
-        """GET an object's content with `alt="media"`, else its metadata; return the HTTP answer."""
+        """GET an object's content (`alt="media"`) or its metadata; return the HTTP response."""
         member = "X-Goog-Generation" if "alt" in query else "generation"
         about: dict[str, Any] = {"headers": headers or {}, "params": query}
         return self._send("GET", "get", key, accept=(200, 206), required_member=member, **about)
 
     def _send(self, method: str, action: str, key: str, *, url: str = "", **options: Any) -> Any:
-        """Send a request for an object, with retries; `options` as in `GcsConnection.send`."""
+        """Send a request about an object, with retries; `options` go to `GcsConnection.send`."""
         url = url or self.settings.object_url(self.bucket, join_key(self.prefix, key))
         action = f"storage.objects.{action}"
         return self.connection.send(method, url, action, self.uri(key), **options)
 
 
 def _check_checksum(answer: Any, staged: Staged, name: str) -> None:
-    """Raise DestinationError if the answer has another CRC32C than the bytes that were sent."""
+    """Raise DestinationError if the stored CRC32C differs from that of the bytes sent."""
     sent = staged.token["crc32c"]
     stored = answer.json().get("crc32c", sent)
     if stored != sent:
@@ -358,7 +358,7 @@ def _multipart_body(boundary: str, description: bytes, content_type: str, data: 
 
 
 def _describe_object(row: Mapping[str, Any]) -> StoredObject:
-    """Convert an entry of Google's listing; its etag is the MD5, else the CRC32C."""
+    """Convert an entry of Google's listing to a StoredObject; its etag is the MD5 or CRC32C."""
     etag = row.get("md5Hash") or row.get("crc32c") or row.get("etag", "")
     changed = datetime.fromisoformat(row["updated"]).timestamp() if "updated" in row else 0.0
     return StoredObject(row["name"], int(row["size"]), etag, changed)
@@ -373,7 +373,7 @@ class GcsCheck(CloudCheck):
     storage: GcsStorage
 
     def check_credentials(self) -> str:
-        """Fetch a token, or raise; return where the credentials were found, and whose they are."""
+        """Fetch a token, or raise; return a text: source and account of the credentials."""
         settings = self.storage.settings
         if settings.anonymous:
             return f"none: {settings.address} is asked without credentials"

@@ -43,7 +43,7 @@ _KEYLESS_OPERATIONS = {"head_bucket", "list_multipart_uploads", "list_objects_v2
 
 
 class S3Connection(Connection):
-    """Client of one endpoint, for one process."""
+    """Botocore client of one S3 endpoint: sends requests with retries, renews credentials."""
 
     is_transient = staticmethod(s3_errors.is_transient)
     has_response = staticmethod(s3_errors.has_response)
@@ -64,7 +64,7 @@ class S3Connection(Connection):
         retry_policy: RetryPolicy | None = None,
         **parameters: Any,
     ) -> Any:
-        """Send a request, such as `put_object`, with retries; return the answer with its body read.
+        """Call a botocore operation with retries; return its response, with `Body` as bytes.
 
         `key` is the full one, and a prefix for operations without a key. For the other arguments
         and the errors see `Connection.send_with_retries`.
@@ -98,7 +98,7 @@ class S3Connection(Connection):
             raise s3_errors.translate(error, "connect", "s3://", self.settings) from None
 
     def probe_bucket(self, bucket: str) -> tuple[int, dict[str, str]]:
-        """Send a HEAD for the bucket; return status and headers, or raise if no answer came."""
+        """Send a HEAD for the bucket; return status and headers, or raise without a response."""
         try:
             answer = self._client.head_bucket(Bucket=bucket)
         except Exception as error:
@@ -110,9 +110,10 @@ class S3Connection(Connection):
         return int(about["HTTPStatusCode"]), dict(about["HTTPHeaders"])
 
     def _send(self, operation: str, parameters: dict[str, Any]) -> Any:
-        """Send a request, again with renewed credentials; raise InvalidAnswer for a foreign answer.
+        """Call a botocore operation; if its credentials have expired, renew them and call again.
 
-        The answer of `get_object` has its body read.
+        The response of `get_object` has its body read. Raises InvalidAnswer for a response without
+        the operation's own member.
         """
         try:
             answer = getattr(self._client, operation)(**parameters)
@@ -128,7 +129,7 @@ class S3Connection(Connection):
         return answer
 
     def _renew(self, error: Exception) -> bool:
-        """Replace the client after expired credentials; return False if they can't be renewed."""
+        """Replace the client if `error` says that credentials expired; return whether it did."""
         source = self.settings.renewal or self.settings
         fixed = source.access_key_id and not source.role_arn
         if fixed or not s3_errors.is_expired(error):
@@ -144,7 +145,7 @@ connect = ConnectionCache[AwsSettings, S3Connection](S3Connection)
 
 
 def with_found_keys(settings: AwsSettings) -> AwsSettings:
-    """Add the keys that a profile or the SDK's chain finds, for Java's SDK, which lacks e.g. SSO.
+    """Return the settings with keys that only Python's SDK finds, e.g. by SSO, for Java's SDK.
 
     The same settings, if they hold keys, none are found, or every SDK finds and renews them itself,
     as it does an instance's role. Call it before each use, so that keys are renewed in time. A role
@@ -161,7 +162,7 @@ def with_found_keys(settings: AwsSettings) -> AwsSettings:
 
 
 def with_credentials(settings: AwsSettings) -> AwsSettings:
-    """Add the keys that this process finds, for other processes; unchanged if none are found.
+    """Return the settings with the keys that this process finds, for workers; unchanged if none.
 
     The keys of a role, a profile or the SDK's chain last for ten minutes at least. Settings with
     keys and without a role stay as they are.
@@ -175,7 +176,7 @@ def with_credentials(settings: AwsSettings) -> AwsSettings:
 
 
 def _find_credentials(settings: AwsSettings) -> Any:
-    """Fetch and return botocore's credentials for some settings; None if none are usable."""
+    """Load botocore's credentials for the settings; None if there are none or they are refused."""
     try:
         connection = connect(settings)
         connection.authenticate()
@@ -185,7 +186,7 @@ def _find_credentials(settings: AwsSettings) -> Any:
 
 
 def _with_keys(settings: AwsSettings, credentials: Any) -> AwsSettings:
-    """Return the settings with the keys of botocore's credentials, and no profile."""
+    """Return the settings with botocore's keys and session token, and without a profile."""
     keys = credentials.get_frozen_credentials()
     return replace(
         settings,
@@ -203,7 +204,7 @@ def load_models() -> None:
 
 @lru_cache
 def _model_loader(folders: str | None) -> Any:
-    """Return this process's loader of botocore's service descriptions for an `AWS_DATA_PATH`."""
+    """Return botocore's loader of service models for a search path; one loader per process."""
     from botocore.loaders import create_loader
 
     return create_loader(folders)
@@ -248,7 +249,7 @@ def _client(settings: AwsSettings) -> tuple[Any, Any]:
 
 
 def _limit_answers(client: Any, settings: AwsSettings) -> None:
-    """Patch a client's connection pools so that a whole answer has a time limit."""
+    """Patch a botocore client's connection pools so that whole responses have a time limit."""
     sender = client._endpoint.http_session
     sender._pool_classes_by_scheme = limit_pools(
         sender._pool_classes_by_scheme, settings.read_timeout
@@ -257,7 +258,7 @@ def _limit_answers(client: Any, settings: AwsSettings) -> None:
 
 
 def _check_no_html(response_dict: Any, event_name: str, **_: Any) -> None:
-    """Raise InvalidAnswer if a success is an HTML page, which botocore takes for an error 500."""
+    """Botocore event handler: raise InvalidAnswer if a successful response is an HTML page."""
     if response_dict is None or response_dict["status_code"] >= 300:
         return
     body = response_dict["body"]  # of an object, it is still to be read
@@ -266,7 +267,7 @@ def _check_no_html(response_dict: Any, event_name: str, **_: Any) -> None:
 
 
 def _role_credentials(session: Any, settings: AwsSettings) -> Any:
-    """Return credentials of the role, fetched at their first use and renewed before they expire."""
+    """Return credentials of the assumed role, fetched at first use and renewed before expiry."""
     from botocore.config import Config
     from botocore.credentials import DeferredRefreshableCredentials
 

@@ -87,7 +87,7 @@ def is_expired(error: Exception) -> bool:
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether the same request may succeed later."""
+    """Whether a retry may succeed: the network failed, or the status is one such as 429 or 503."""
     status, code = _status_and_code(error)
     if status:
         return status in _TRANSIENT_STATUS or code in _TRANSIENT_CODES or code in _CONTENDED
@@ -96,7 +96,7 @@ def is_transient(error: Exception) -> bool:
 
 
 def may_have_succeeded(error: Exception) -> bool:
-    """Whether S3 may have carried out a failed request: its answer was lost or invalid."""
+    """Whether S3 may have executed a failed request: the response was lost or invalid."""
     if isinstance(error, InvalidAnswer):
         return True
     never_sent = not _NEVER_SENT.isdisjoint(class_names(error))
@@ -110,7 +110,7 @@ def translate(
     settings: AwsSettings,
     condition: Condition = "none",
 ) -> LakeportError:
-    """Return lakeport's error for a failed request, with the setting or permission to change.
+    """Convert a botocore error to a LakeportError that names the setting or permission to change.
 
     `action` is the client's method, such as `put_object`; `name` is `s3://bucket/key`.
     """
@@ -131,7 +131,7 @@ def translate(
 
 
 def _status_and_code(error: Exception) -> tuple[int, str]:
-    """Return the HTTP status and S3's error code; 0 and empty if no answer came."""
+    """Return the HTTP status and S3's error code; 0 and empty if there is no response."""
     response = getattr(error, "response", None)
     if not isinstance(response, dict):
         return 0, ""
@@ -140,7 +140,7 @@ def _status_and_code(error: Exception) -> tuple[int, str]:
 
 
 def _answer_keys(failure: RequestFailure) -> list[str]:
-    """Return keys of `_ERRORS` for an error answer, the most specific first."""
+    """Return the `_ERRORS` keys to try for an error response, the most specific first."""
     code, status = failure.code, failure.status
     keys = [code, *(["kms"] if "kms" in code.lower() else []), str(status)]
     if getattr(failure.error, "operation_name", "") == "AssumeRole":
@@ -151,7 +151,7 @@ def _answer_keys(failure: RequestFailure) -> list[str]:
 
 
 def _client_keys(error: Exception) -> list[str]:
-    """Return keys of `_ERRORS` for a failure without an answer, the most specific first."""
+    """Return the `_ERRORS` keys to try for a failure without a response, most specific first."""
     keys = class_names(error)
     if keys[0] == "ParamValidationError" and "Bucket" in str(error):
         keys = ["ParamValidationError of a bucket"]
@@ -167,7 +167,7 @@ def _store_words(error: Any, settings: AwsSettings) -> str:
 
 
 def _access_denied(failure: RequestFailure) -> LakeportError:
-    """Return the error for a 403: the action to allow, and on which resource."""
+    """Return the error for a 403; its hint names the IAM action to allow, and the resource."""
     action = _ACTIONS.get(failure.action, failure.action)
     resource = f"arn:aws:s3:::{failure.bucket}"
     if action != "s3:ListBucket":

@@ -20,7 +20,7 @@ _ENCRYPTION = {"AES256": "SSE-S3", "aws:kms": "SSE-KMS"}
 
 
 def hadoop_settings(bucket: str, settings: AwsSettings) -> dict[str, str]:
-    """Return the options of `s3a://bucket`, each for that bucket alone, secrets included.
+    """Return the options of Hadoop's S3A connector for one bucket only, secrets included.
 
     Set them on a running session's `hadoopConfiguration` before the bucket's first use, and never
     in Spark's own configuration, which Spark shows.
@@ -49,7 +49,7 @@ def hadoop_settings(bucket: str, settings: AwsSettings) -> dict[str, str]:
 
 
 def _endpoint_options(settings: AwsSettings) -> dict[str, str]:
-    """Return the options for the addressing style and for an endpoint that is not AWS's."""
+    """Return the S3A options for addressing style, endpoint and TLS; only the style for AWS."""
     style = {"path.style.access": "true" if settings.addressing == "path" else "false"}
     if not settings.endpoint:
         return style
@@ -58,7 +58,7 @@ def _endpoint_options(settings: AwsSettings) -> dict[str, str]:
 
 
 def _retry_options(deadline: float) -> dict[str, str]:
-    """Return the options that keep S3A's retries and timeouts within `deadline` seconds.
+    """Return the S3A options that keep retries and timeouts within `deadline` seconds.
 
     S3A retries calls of the SDK, which retries requests. After a commit's put has failed, the log
     store looks for the object, so each has half of the time. A call ends when its time is over; S3A
@@ -84,7 +84,7 @@ def _retry_options(deadline: float) -> dict[str, str]:
 
 
 def _proxy_options(settings: AwsSettings) -> dict[str, str]:
-    """Return the options for the environment's proxy for the endpoint; none without a proxy.
+    """Return the S3A options for the environment's proxy; empty if none applies to the endpoint.
 
     As the SDK for Python: Java's would take the proxy of `http`, also for an `https` endpoint.
     """
@@ -117,7 +117,7 @@ def _credential_options(settings: AwsSettings) -> tuple[str, dict[str, str]]:
 
 
 def _role_options(settings: AwsSettings) -> dict[str, str]:
-    """Return the options for assuming the role, at AWS or at the store's own endpoint."""
+    """Return the S3A options to assume the role, by AWS's STS or the store's own endpoint."""
     options = {
         "assumed.role.arn": settings.role_arn,
         "assumed.role.session.name": settings.role_session_name,

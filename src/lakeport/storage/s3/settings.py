@@ -13,7 +13,7 @@ _VIRTUAL_HOSTS = (".aliyuncs.com", ".myqcloud.com", ".volces.com")
 
 @dataclass(frozen=True, slots=True)
 class AwsSettings(CloudSettings):
-    """Endpoint, credentials and object settings for buckets.
+    """Endpoint, credentials, encryption and tags for S3 buckets.
 
     Without keys and a profile, the default chain of the AWS SDK is searched where the settings are
     used. Attributes have the meaning of the config keys `aws_…`, and:
@@ -52,7 +52,7 @@ class AwsSettings(CloudSettings):
 
     @property
     def addressing(self) -> str:
-        """Addressing style by the SDK's name: `auto` for AWS, else `path` or `virtual`.
+        """Addressing style for botocore: as configured, else `auto` for AWS, `path` or `virtual`.
 
         >>> AwsSettings().addressing
         'auto'
@@ -68,7 +68,7 @@ class AwsSettings(CloudSettings):
 
     @property
     def content_checksum(self) -> str:
-        """The checksum of uploaded bytes: `crc32c` for AWS, else `md5` with TLS, or `signature`.
+        """Kind of checksum for uploads: `crc32c` for AWS, else `md5` with TLS, else `signature`.
 
         Several other stores refuse newer checksum headers. A signature has the SHA-256.
         """

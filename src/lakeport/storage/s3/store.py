@@ -61,13 +61,13 @@ def part_bytes(number: int) -> int:
 
 
 class S3StageWriter(CloudStageWriter):
-    """Sends the parts of a multipart upload while the caller writes; at most three in memory."""
+    """Uploads the parts of a multipart upload in two threads; at most three parts in memory."""
 
     def __init__(self, storage: S3Storage, key: str, content_type: str) -> None:
         super().__init__(storage, key, content_type, part_bytes, threads=2)
 
     def abort(self) -> None:
-        """Abort the upload, if the permissions allow it. Never raises."""
+        """Abort the multipart upload; ignore failures, such as a missing permission."""
         super().abort()
         if not self._begun.cancelled() and self._begun.exception() is None:
             self._storage.abort(join_key(self._storage.prefix, self._key), self._begun.result())
@@ -96,7 +96,7 @@ class S3StageWriter(CloudStageWriter):
         return self._storage._put_part(self._key, self._begun.result(), number, part)
 
     def _token(self, parts: list[Any]) -> dict[str, Any]:
-        """Return the upload's id, its parts, the full key and the CRC32C (AWS only)."""
+        """Return the publish token: upload id, parts, full key and, on AWS, the CRC32C."""
         token = {
             "upload_id": self._begun.result(),
             "parts": parts,
@@ -108,7 +108,7 @@ class S3StageWriter(CloudStageWriter):
 
 
 def checksum_parameters(body: bytes, settings: AwsSettings) -> dict[str, Any]:
-    """Return request parameters with a CRC32C or MD5 of `body`; none if the signature covers it."""
+    """Return request parameters with a CRC32C or MD5 of `body`; empty if the signature has one."""
     match settings.content_checksum:
         case "crc32c":
             return {"ChecksumCRC32C": crc32c_text(body)}
@@ -119,7 +119,7 @@ def checksum_parameters(body: bytes, settings: AwsSettings) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class S3Storage(CloudStorage):
-    """Objects below a prefix of a bucket.
+    """Storage of the objects below a prefix of an S3 bucket.
 
     Writing needs s3:PutObject alone. s3:AbortMultipartUpload is used where it is allowed, and
     s3:GetObject, s3:ListBucket and s3:DeleteObject only by the methods that read, list and delete.
@@ -157,7 +157,7 @@ class S3Storage(CloudStorage):
         return S3StageWriter(self, key, content_type)
 
     def publish(self, staged: Staged, key: str) -> None:
-        """Complete the upload; raise ObjectExists if another object has the name.
+        """Complete the multipart upload, a visible object then; ObjectExists if the name is taken.
 
         A store that ignores conditions gets none. If the name is taken, or the upload is gone, an
         earlier answer may have been lost. The object's mark, or the absence of the upload, shows
@@ -193,7 +193,7 @@ class S3Storage(CloudStorage):
             raise
 
     def _has_completed(self, key: str, staged: Staged, ambiguous: bool, exists: bool) -> bool:
-        """Whether an earlier request completed the upload; without read access, sends it a part.
+        """Whether an earlier request completed the upload: by the object's mark, or a probing part.
 
         Without permission to read, an `ambiguous` upload is offered one more part. A completed
         upload refuses it, and only this process could complete it. An upload is not ambiguous if S3
@@ -210,10 +210,10 @@ class S3Storage(CloudStorage):
             return True
         return False
 
-    def _put_part(self, key: str, upload: str, number: int, body: bytes) -> dict[str, Any]:
+    def _put_part(self, key: str, upload_id: str, number: int, body: bytes) -> dict[str, Any]:
         """Upload a part; return its entry for `complete_multipart_upload`."""
         checked = checksum_parameters(body, self.settings)
-        part = {"UploadId": upload, "PartNumber": number, "Body": body, **checked}
+        part = {"UploadId": upload_id, "PartNumber": number, "Body": body, **checked}
         etag = self._call("upload_part", key, **part)["ETag"]
         checked.pop("ContentMD5", None)
         return {"PartNumber": number, "ETag": etag, **checked}
@@ -222,18 +222,18 @@ class S3Storage(CloudStorage):
         """Abort the upload, if the permissions allow it. Never raises."""
         self.abort(str(staged.token["key"]), str(staged.token["upload_id"]))
 
-    def abort(self, full: str, upload: str) -> None:
-        """Abort an upload. Never raises: otherwise the bucket's lifecycle rule removes it."""
-        about: dict[str, Any] = {"UploadId": upload, "retry_policy": _ABORT_RETRIES}
+    def abort(self, full_key: str, upload_id: str) -> None:
+        """Abort a multipart upload; ignore failures, as the bucket's lifecycle rule removes it."""
+        about: dict[str, Any] = {"UploadId": upload_id, "retry_policy": _ABORT_RETRIES}
         with suppress(LakeportError):
-            self.connection.call("abort_multipart_upload", self.bucket, full, **about)
+            self.connection.call("abort_multipart_upload", self.bucket, full_key, **about)
 
     def checks(self, *, tables: bool = False) -> Iterator[CheckItem]:
         """Return the connection test of this bucket; `tables` adds what Delta tables need."""
         return S3Check(self).items(tables=tables)
 
     def _put(self, key: str, data: bytes, mark: str, expected_version: str | None) -> None:
-        """Write an object; see `CloudStorage._put`."""
+        """Put an object with `mark` in its metadata, conditional on its ETag; or raise."""
         parameters: dict[str, Any] = {
             "Body": data,
             "Metadata": {ID_KEY: mark},
@@ -262,7 +262,7 @@ class S3Storage(CloudStorage):
     def _list_page(
         self, start: str, one_level: bool, token: str, limit: int, after: str
     ) -> ListingPage:
-        """Request a page of keys that begin with `start`, as `CloudStorage._list_page` says."""
+        """List one page of objects whose keys begin with `start` and are greater than `after`."""
         parameters: dict[str, Any] = {
             "Delimiter": "/" if one_level else "",
             "StartAfter": after,
@@ -303,7 +303,7 @@ class S3Check(CloudCheck):
     storage: S3Storage
 
     def check_credentials(self) -> str:
-        """Fetch the credentials; return where they were found, or raise LakeportError."""
+        """Fetch the credentials, or raise LakeportError; return a text about their source."""
         connection = connect(self.storage.settings)
         credentials = connection.credentials
         if credentials is None:
