@@ -34,7 +34,7 @@ _NEAREST = 2  # each parent in a store costs the load a request
 
 
 def check_layout(config: DestinationConfig) -> tuple[str, ...]:
-    """Check table name, file format and date pattern; raise ConfigError, or return warnings."""
+    """Raise ConfigError for a bad table name, file format or date pattern; return warnings."""
     table_name(config.table_pattern, "stream")
     if config.file_type != "delta":
         encoder_for(config.file_type, _compression(config))
@@ -52,7 +52,7 @@ def check_layout(config: DestinationConfig) -> tuple[str, ...]:
 
 
 def check_place(config: DestinationConfig, storage: Storage) -> None:
-    """Raise ConfigError if the lake's folder, or one above it, is a Delta table.
+    """Raise ConfigError if the lake's folder, or a folder above it, is a Delta table.
 
     Folders that can't be listed are taken for no tables.
     """
@@ -67,7 +67,7 @@ def check_place(config: DestinationConfig, storage: Storage) -> None:
 def check_engine(
     config: DestinationConfig, storage: Storage, engine: Engine, streams: Iterable[str]
 ) -> None:
-    """Raise ConfigError if only delta-spark can commit to a stream's table, and the engine can't.
+    """Raise ConfigError if a table needs delta-spark for commits and the engine has no Spark.
 
     Reads the log of each stream's table if the engine is threads.
     """
@@ -90,7 +90,7 @@ def check_engine(
 
 
 def worker_packages(config: DestinationConfig, source: object) -> tuple[str, ...]:
-    """Return the names of the packages that tasks import for the target, spool and sources."""
+    """Return the packages that tasks import for the destination, `spool_uri` and the source."""
     if isinstance(source, FilesSource):
         source = source.names
     named = [source] if isinstance(source, str) else source if isinstance(source, list) else []
@@ -104,14 +104,14 @@ def worker_packages(config: DestinationConfig, source: object) -> tuple[str, ...
 
 
 def _compression(config: DestinationConfig) -> str:
-    """Return the compression of data files: the config's, or "none" for CSV by default."""
+    """Return the compression of data files; for CSV "none" unless the config sets it."""
     if config.file_type == "csv" and "compression" not in config.model_fields_set:
         return "none"
     return config.compression
 
 
 def open_storage(config: DestinationConfig) -> Storage:
-    """Open a target's storage, and restore full deadlines for all requests of this process.
+    """Open the target's store; reset this process's request deadlines to their full length.
 
     Raises MissingDependency if the destination's SDK is not installed.
     """
@@ -135,7 +135,7 @@ def open_table(
     *,
     writes: bool = True,
 ) -> TableWriter:
-    """Open the writer of a stream's table, or raise ConfigError if its folder is refused.
+    """Return the writer of a stream's table; ConfigError if its folder can't hold such a table.
 
     Args:
         config: the target's config.
@@ -187,7 +187,7 @@ def open_table(
 
 
 def _check_table_place(storage: Storage, folder: str, file_type: str) -> None:
-    """Raise ConfigError for a folder inside a Delta table's, or with a table of the other kind."""
+    """Raise ConfigError if a folder is in a Delta table, or has a table of another format."""
     segments = folder.split("/")
     for count in range(1, len(segments)):
         above = "/".join(segments[:count])
@@ -244,7 +244,7 @@ def read_delta_table(
 def delta_session(
     config: DestinationConfig, storage: Storage, engine: Engine, folder: str, *, writes: bool = True
 ) -> Callable[[], DeltaSession]:
-    """Return a function that opens a Spark session with credentials for a table's store.
+    """Return a function that opens a Spark session with credentials for the table's store.
 
     If the table will be written, the store is probed: DestinationError is raised for one without
     conditional writes.
@@ -262,7 +262,7 @@ def delta_session(
 
 
 def _list_enclosing_folders(place: str) -> Iterator[str]:
-    """Yield a folder's path and its parents, or the nearest two of a URI; ConfigError in a log.
+    """Yield a folder and its parents, for a URI two in all; ConfigError inside `_delta_log`.
 
     VACUUM of a Delta table there would delete what lands in the folder. Links of a path are
     followed, too. A URI's partition folders are left out.
@@ -287,7 +287,7 @@ def _list_enclosing_folders(place: str) -> Iterator[str]:
 
 
 def _enclosed_error(place: str, outer: str) -> ConfigError:
-    """Return the error for a place that lies in the folder of a Delta table."""
+    """Return the error for `place`, which lies in the folder of the Delta table `outer`."""
     above, _, name = outer.rpartition("/")
     return ConfigError(
         f"what lands in {place} would lie in the folder of the Delta table {outer}, whose VACUUM "

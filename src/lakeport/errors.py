@@ -58,7 +58,7 @@ _RESUME = "`--resume` does what failed and what was skipped, and nothing else."
 
 
 def walk_causes(error: BaseException, *, contexts: bool = False) -> Iterator[BaseException]:
-    """Yield an error and its causes, outermost first, each once even if they form a ring.
+    """Yield an error and its chain of causes, outermost first, each once even in a cycle.
 
     With `contexts`, the error that was being handled counts as a cause if there is no explicit
     one, as in tracebacks.
@@ -112,7 +112,7 @@ class InputError(LakeportError):
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """One record that can't be landed.
+    """A record that can't be landed: its place in the input, and the reason.
 
     Attributes:
         stream: the stream's name; empty if the line names none.
@@ -229,7 +229,7 @@ class SparkFailure(LakeportError):
 
 
 class LoadsFailed(LakeportError):
-    """Loads of a lake file failed; the others have landed.
+    """Loads of a `lakeport run` failed; loads that had landed stay landed.
 
     Args:
         report: the `lakeport.PipelineReport` of all loads.

@@ -53,7 +53,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def find_secret_arguments(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the values of options, variables and JSON members that are named like secrets.
+    """Return the values of options, variables and JSON members whose names suggest a secret.
 
     Args:
         words: options with their values (`--token x`, `--token=x`), variables (`API_KEY=x`), JSON
@@ -85,7 +85,7 @@ def _names_secret(option: str) -> bool:
 
 
 def _secret_members(text: str) -> Iterator[str]:
-    """Yield the texts under secret names in JSON, at any depth; nothing if it is no JSON."""
+    """Yield the texts in JSON, at any depth, whose names suggest a secret; none if no JSON."""
     try:
         waiting: list[Any] = [json.loads(text)]
     except ValueError:
@@ -101,7 +101,7 @@ def _secret_members(text: str) -> Iterator[str]:
 
 
 def scrub(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return `text` with secrets masked.
+    """Mask the given secrets in a text, and everything that looks like a credential.
 
     Args:
         text: text for a message or a log.
@@ -121,7 +121,7 @@ def scrub(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def _forms(secret: str) -> set[str]:
-    """Return a secret's plain, URL-encoded and Base64 forms; empty for less than 4 characters."""
+    """Return a secret's plain, URL-encoded and Base64 forms; empty below 4 characters."""
     if len(secret) < _SHORTEST:
         return set()
     raw = secret.encode("utf-8", "surrogatepass")

@@ -139,7 +139,7 @@ class PreparedLoad:
     def _open_bookmarks(self, stream: str) -> BookmarkStore:
         """Return the bookmarks of a stream's table; for a full refresh, all are empty."""
         table = open_table(self.config, self.storage, self.engine, stream, writes=False)
-        memory = table.memory(writes=self.writes)
+        memory = table.bookmark_store(writes=self.writes)
         return _EmptyBookmarks(memory) if self.original_mode else memory
 
     def _read_keys(

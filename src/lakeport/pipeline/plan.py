@@ -343,7 +343,7 @@ def _open_memory(load: Load, engine: Engine, stream: str = "") -> BookmarkStore:
     """Return the bookmarks of a load's table, or of the table of one of its streams."""
     storage = open_storage(load.target)
     table = open_table(load.target, storage, engine, stream or load.name, writes=False)
-    return table.memory(writes=False)
+    return table.bookmark_store(writes=False)
 
 
 def _find_news(load: Load, memory: partial[BookmarkStore]) -> str:

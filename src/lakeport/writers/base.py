@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PartlyLanded(Exception):
-    """Raised before a commit: some source files were landed before, and `once` leaves them out.
+    """Raised before a commit: some of the batch's files were landed earlier, and `once` skips them.
 
     Attributes:
         files: paths or URIs of these files, as splits name them.
@@ -28,7 +28,7 @@ class PartlyLanded(Exception):
 
 
 class Sink(Protocol):
-    """Task kernel that encodes and stages shaped batches. Pickled into tasks."""
+    """Encodes the batches of one task, and stages them as files nobody sees yet. Picklable."""
 
     def write(self, batches: Iterator[pa.RecordBatch], split: int) -> list[Staged]:
         """Stage the batches of task `split`; return the files. On an error, discard all of them."""
@@ -37,7 +37,7 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class TablePlan:
-    """Plan of a batch against its table.
+    """Plan for writing one batch to its table: its columns, the sink for the tasks, warnings.
 
     Attributes:
         schema: the columns that the staged batches must have, in order.
@@ -54,7 +54,7 @@ class TablePlan:
 
 @dataclass(frozen=True)
 class ExistingTable:
-    """A table that exists before a load.
+    """Columns, partition keys and version of a table that exists before a load.
 
     Attributes:
         version: a Delta table's version; -1 for files.
@@ -80,7 +80,7 @@ class TableWriter(Protocol):
         ...
 
     def find_landed(self, batch: Batch) -> Landed | None:
-        """Return the report of a batch that its run has landed before; None for one to land.
+        """Return the report of a batch that was landed before; None if it has to be landed.
 
         With `once`, also of a batch whose content any load has landed.
 
@@ -98,7 +98,7 @@ class TableWriter(Protocol):
         clock: datetime,
         tasks: int,
     ) -> TablePlan:
-        """Plan the batch's columns against the table before anything is written.
+        """Return the plan for writing a batch: columns that fit the table, sink and warnings.
 
         Raises:
             SchemaConflict: the columns don't fit, or the policy forbids the change.
@@ -106,7 +106,7 @@ class TableWriter(Protocol):
         ...
 
     def register_publishing(self) -> AbstractContextManager[None]:
-        """Register this load as publishing, from a batch's first plan to its last commit.
+        """Context in which other loads know that this one may be publishing; no-op for Delta.
 
         Does nothing for tables with atomic commits, as no load finishes another's there.
         """
@@ -124,14 +124,14 @@ class TableWriter(Protocol):
         ...
 
     def replace_rows(self) -> None:
-        """Make the next merged batch's commit remove all rows that the table has.
+        """Have the next merge's commit also remove all rows of the table; no-op for files.
 
         Does nothing for tables of files, which are only added to.
         """
         return
 
-    def memory(self, *, writes: bool = True) -> BookmarkStore:
-        """Return the table's bookmarks of its sources.
+    def bookmark_store(self, *, writes: bool = True) -> BookmarkStore:
+        """Return the table's bookmarks: how far each of its sources was read.
 
         Args:
             writes: whether an interrupted load's batch may be finished before they are read.
@@ -139,7 +139,7 @@ class TableWriter(Protocol):
         ...
 
     def retire(self, version: int, lowest_versions: Collection[int | None]) -> Landed | None:
-        """Remove the rows of earlier stream versions, or mark them as deleted.
+        """Remove rows of older stream versions or mark them deleted; None if rows have no version.
 
         Args:
             version: the stream's active version: rows of a lower one are earlier. A row without a
@@ -158,7 +158,7 @@ class TableWriter(Protocol):
         ...
 
     def compact(self, versions: Sequence[int]) -> None:
-        """Merge small files of the partitions that a run wrote to; does nothing for plain files.
+        """Merge small files in partitions that these versions wrote to; no-op for files.
 
         Args:
             versions: the table's versions that the run has made.
@@ -169,7 +169,7 @@ class TableWriter(Protocol):
         return
 
     def prune(self, sequence: int) -> None:
-        """Delete journal entries of the run's batches before this one; nothing for Delta tables.
+        """Delete the run's journal entries of batches below `sequence`; no-op for Delta tables.
 
         Raises:
             DestinationError: the store refused to delete.

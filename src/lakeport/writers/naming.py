@@ -33,7 +33,7 @@ _PLACEHOLDER = "{stream}"
 
 
 def object_folder(table: str, date_partition_format: str | None, clock: datetime) -> str:
-    """Return the folder of a batch's objects: the table's, and below it the formatted clock.
+    """Return the folder of a batch's objects: the table's folder and the load's formatted time.
 
     Args:
         table: the table's folder, as `table_name` returns it.
@@ -133,7 +133,7 @@ def columns_folder(table: str) -> str:
 
 
 def check_date_format(pattern: str) -> None:
-    """Raise ConfigError for a date pattern with an unknown directive or forbidden or no segment.
+    """Raise ConfigError if a date pattern has an unknown directive, or makes no allowed folder.
 
     >>> check_date_format("year=%Y/month=%m")
     """
@@ -153,7 +153,7 @@ def check_key(key: str) -> str:
 
 
 def _segments(setting: str, path: str) -> list[str]:
-    """Split a configured path into segments; ConfigError for a forbidden one, or an empty table."""
+    """Split a configured path at slashes; ConfigError for a forbidden segment or an empty table."""
     segments = [part for part in path.split("/") if part not in ("", ".")]
     if setting == "table" and not segments:
         raise ConfigError("`table` is empty", "name the table, or leave `table` out.")
@@ -166,7 +166,7 @@ def _segments(setting: str, path: str) -> list[str]:
 
 
 def _render(pattern: str, clock: datetime) -> str:
-    """Format a clock reading in UTC by a date pattern; ConfigError for an unknown directive."""
+    """Format a time, in UTC, by a strftime pattern; ConfigError for an unknown directive."""
     try:
         rendered = as_utc(clock).strftime(pattern)
     except (ValueError, UnicodeEncodeError) as error:
@@ -194,7 +194,7 @@ def _percent_encode(char: str) -> str:
 
 
 def _refused_error(setting: str, value: str, forbidden: str) -> ConfigError:
-    """Return the error for a path setting with a forbidden part."""
+    """Return the error for a configured path with something forbidden in it."""
     is_date = setting == "date_partition_format"
     more = " and strftime directives, such as `%Y/%m/%d`" if is_date else ""
     return ConfigError(

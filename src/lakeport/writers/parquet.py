@@ -27,7 +27,7 @@ _MAX_DISTINCT = 0.75
 
 
 class StageStream(io.RawIOBase):
-    """Python file that writes to a stage writer, and whose `close` leaves that open."""
+    """Python file that passes bytes to a stage writer; closing it leaves the stage writer open."""
 
     def __init__(self, out: StageWriter) -> None:
         self._stage: StageWriter | None = out
@@ -42,7 +42,7 @@ class StageStream(io.RawIOBase):
         self._stage = None
 
     def write(self, data: Any, /) -> int:
-        """Write bytes to the stage writer, unless abandoned; return their number."""
+        """Write bytes to the stage writer, or drop them once abandoned; return their number."""
         size = memoryview(data).nbytes
         if self._stage is not None:
             self._stage.write(data)
@@ -51,7 +51,7 @@ class StageStream(io.RawIOBase):
 
 
 class EncodedFile(ABC):
-    """A file that encodes rows onto a stage writer, and counts them in `rows`."""
+    """Base of files that encode rows, write them to a stage writer, and count them in `rows`."""
 
     def __init__(self, out: StageWriter) -> None:
         self.rows = 0
@@ -110,7 +110,7 @@ class EncodedParquet(EncodedFile):
             self._write_buffered()
 
     def write_groups(self, rows: pa.Table, group_rows: int) -> None:
-        """Write rows as row groups of at most `group_rows` rows; the first chooses dictionaries."""
+        """Write row groups of at most `group_rows` rows; the first call chooses dictionaries."""
         self.rows += len(rows)
         if self._writer is None:
             self._writer = pq.ParquetWriter(
@@ -123,7 +123,7 @@ class EncodedParquet(EncodedFile):
         self._writer.write_table(rows, row_group_size=group_rows)
 
     def close(self) -> None:
-        """Write buffered rows, an empty row group for none, and the footer, which is then set."""
+        """Write buffered rows, or one empty row group, and the footer; set `footer`."""
         if self._batches or self._writer is None:  # a file has to have a row group
             self._write_buffered()
         assert self._writer is not None
@@ -131,13 +131,13 @@ class EncodedParquet(EncodedFile):
         self.footer = self._writer.writer.metadata
 
     def abort(self) -> None:
-        """See `EncodedFile.abort`."""
+        """Abort the stage writer, and keep the Parquet writer from adding a footer."""
         super().abort()
         if self._writer is not None:
             self._writer.is_open = False  # else it writes a footer when it is freed
 
     def _write_buffered(self) -> None:
-        """Write the buffered batches as row groups."""
+        """Write the buffered batches as row groups, and empty the buffer."""
         table = pa.Table.from_batches(self._batches, self._schema)
         rows = max(1, table.num_rows * _GROUP_BYTES // max(1, self._bytes))
         self.write_groups(table, min(rows, 4 * _GROUP_ROWS))
@@ -145,7 +145,7 @@ class EncodedParquet(EncodedFile):
 
 
 def repeating_columns(table: pa.Table) -> list[str]:
-    """Return the Parquet paths of the leaf columns of whose sample at most 3/4 are distinct.
+    """Return the Parquet paths of columns whose sampled values are at most 3/4 distinct.
 
     The sample is eight blocks of rows spread over the table: blocks show runs, and their spread
     shows values that come back later.

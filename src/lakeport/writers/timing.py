@@ -37,7 +37,7 @@ Point = tuple[float, int, int]
 
 
 class Pace:
-    """Counts of rows and bytes per time step. Steps double when their limit is reached.
+    """Rows and bytes per time step; the step doubles so that at most `max_steps` are needed.
 
     Attributes:
         step: length of a step in seconds.
@@ -66,7 +66,7 @@ class Pace:
         return [((step + 1) * self.step, *self._steps[step]) for step in sorted(self._steps)]
 
     def cumulated(self) -> tuple[Point, ...]:
-        """Return the cumulative curve's points (seconds, rows, bytes), from 0; none if empty.
+        """Return running totals as points (seconds, rows, bytes), starting at 0; () if no counts.
 
         The curve is linear between two points.
 
@@ -87,7 +87,7 @@ class Pace:
         return tuple(found)
 
     def _double_step(self) -> None:
-        """Double the steps' length, joining each two."""
+        """Double the step's length, and add up the counts of each two steps."""
         before, self._steps = self._steps, {}
         self.step *= 2
         for step, (rows, size) in before.items():
@@ -100,7 +100,7 @@ class Pace:
 
 
 class TaskTimer:
-    """Times and counts of one task, in which several threads may work."""
+    """Seconds per stage, and rows and bytes over time, of one task; safe for threads."""
 
     def __init__(self) -> None:
         """Start at the present time."""
@@ -121,14 +121,14 @@ class TaskTimer:
             self._pace.add(time.time() - self._began, rows, size)
 
     def work(self) -> Work:
-        """Return the stages' times and the pace so far, the pace's times in Unix seconds."""
+        """Return the stages' times, and rows and bytes per step with its end in Unix seconds."""
         steps = self._pace.per_step()
         pace = tuple((self._began + at, rows, size) for at, rows, size in steps)
         return Work(dict(self._stages), pace, self._pace.step)
 
 
 class _OpenStage:
-    """A thread's present stage, and the seconds of other stages within it."""
+    """The stage that a thread is in, and the seconds spent in stages nested in it."""
 
     __slots__ = ("name", "timer", "within")
 
@@ -141,7 +141,7 @@ _current: ContextVar[_OpenStage | None] = ContextVar("lakeport_stage", default=N
 
 @contextmanager
 def measure_task() -> Iterator[TaskTimer]:
-    """Measure this thread's stages while the body runs; yield their timer."""
+    """Time the stages of this thread while the body runs; yield the timer."""
     timer, before = TaskTimer(), _current.get()
     _current.set(_OpenStage(timer))
     try:
@@ -152,7 +152,7 @@ def measure_task() -> Iterator[TaskTimer]:
 
 @contextmanager
 def measure_stage(name: str) -> Iterator[None]:
-    """Count the body's time, without stages within it, as this stage; nothing outside of a task."""
+    """Add the body's time, without nested stages, to a stage; no-op outside `measure_task`."""
     outer = _current.get()
     if outer is None:
         yield
@@ -175,7 +175,7 @@ def pause_stage() -> AbstractContextManager[None]:
 
 
 def share_stage(function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a function for other threads: its time counts as this thread's present stage.
+    """Wrap a function for use in other threads: its time counts as this thread's present stage.
 
     Returns the function itself outside of `measure_task`.
     """
@@ -202,7 +202,7 @@ def measure_items(name: str, items: Iterable[T]) -> Iterator[T]:
 def iterate_within(
     enter: Callable[[], AbstractContextManager[object]], items: Iterable[T]
 ) -> Iterator[T]:
-    """Yield the items, each fetched within a new context."""
+    """Yield the items; fetch each one inside a new context from `enter`."""
     iterator = iter(items)
     while True:
         with enter():
@@ -220,7 +220,7 @@ def measure_upload(out: StageWriter) -> StageWriter:
 
 
 class _MeasuredWriter:
-    """A `model.StageWriter` that measures its time, and reports it each MB, as writes are small."""
+    """A `model.StageWriter` that adds its time and bytes to the task's timer, after each MB."""
 
     def __init__(self, out: StageWriter, timer: TaskTimer) -> None:
         self._out, self._timer = out, timer
@@ -228,6 +228,7 @@ class _MeasuredWriter:
         self._size = 0
 
     def write(self, data: bytes | memoryview, /) -> int:
+        """Write to the wrapped stage writer, and time it; return the bytes written."""
         tick = time.perf_counter()
         written = self._out.write(data)
         self._add_seconds(time.perf_counter() - tick)
@@ -237,6 +238,7 @@ class _MeasuredWriter:
         return written
 
     def finish(self) -> Mapping[str, Any]:
+        """Finish the wrapped stage writer, and add the remaining time and bytes to the timer."""
         tick = time.perf_counter()
         done = self._out.finish()
         self._add_seconds(time.perf_counter() - tick)
@@ -247,14 +249,14 @@ class _MeasuredWriter:
         self._out.abort()
 
     def _add_seconds(self, seconds: float) -> None:
-        """Add seconds of an upload, and subtract them from the stage around it."""
+        """Count seconds of an upload, and leave them out of the stage around it."""
         if (stage := _current.get()) is not None:
             stage.within += seconds
         self._began = self._began or time.time() - seconds
         self._seconds += seconds
 
     def _report(self) -> None:
-        """Add the collected seconds and bytes to the timer, and start again at 0."""
+        """Add the collected seconds and bytes to the timer, and reset them to 0."""
         self._timer.add_time("uploading", self._began, time.time(), self._seconds)
         self._timer.add_work(size=self._size)
         self._began = self._seconds = 0.0

@@ -39,8 +39,8 @@ from lakeport.writers.delta.files import (
     TableFiles,
     convert_files,
     discard_rewritten,
-    find_text_files,
-    open_stored_columns,
+    find_files_to_convert,
+    map_untyped_columns,
 )
 from lakeport.writers.delta.plan import (
     WIDENING,
@@ -60,7 +60,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class AlterResult:
-    """Result of a change of a column's type.
+    """Result of `alter_column`: the table's version, the old type, and what was rewritten.
 
     Attributes:
         version: the table's version after the change; the newest one if nothing was committed.
@@ -78,7 +78,7 @@ class AlterResult:
 def alter_column(
     writer: DeltaWriter, engine: Engine, column: str, type_: pa.DataType, *, dry_run: bool = False
 ) -> AlterResult:
-    """Change the type of a column; commit nothing if it has that type, or for a dry run.
+    """Change a column's type if every value stays equal; no commit for the same type or a dry run.
 
     Args:
         writer: writes the table.
@@ -116,7 +116,7 @@ def alter_column(
 
 @dataclass
 class AlterOperation(TableOperation):
-    """Changes the type of a column, and rewrites the files that have the column.
+    """Changes a column's type. Rewrites the files that have the column, unless Delta can widen it.
 
     Attributes:
         column: the column, in any case.
@@ -135,7 +135,7 @@ class AlterOperation(TableOperation):
         return _plan_type(_require_table(state), self.column, self.type, self.writer.uri)
 
     def plan_change(self, plan: DeltaPlan, txn: TableTransaction) -> TableChange | Landed:
-        """Convert the files that have the column; return a report of no rows for a dry run.
+        """Stage converted files and return the change that adds them; a dry run: an empty report.
 
         Raises:
             SchemaConflict: a value has no equal of the type.
@@ -151,20 +151,20 @@ class AlterOperation(TableOperation):
         return make_write_change(plan, self.mark, txn.files.staged, files, overwrite=bool(files))
 
     def _find_files(self, plan: DeltaPlan, txn: TableTransaction) -> Sequence[DataFile]:
-        """Return the data files to rewrite: none if the type widens, else those with the column."""
+        """Return the files to rewrite: those with the column; none if Delta can widen the type."""
         state, writer = _require_table(plan.base), self.writer
         name = _spell_column(state, self.column, writer.uri)
         if plan.evolution.widened or get_logical_type(state.schema.field(name)) == self.type:
             return ()
         physical = physical_names(state.schema_json, [name])[name]
         before, after = {physical: None}, {physical: self.type}
-        files = find_text_files(writer.log, txn.all_files(), before, after)
+        files = find_files_to_convert(writer.log, txn.all_files(), before, after)
         if files:
             check_takes_changes(state, f"{len(files)} files of the table can't be written anew")
         return files
 
     def _convert(self, plan: DeltaPlan, files: Sequence[DataFile]) -> list[ConvertedFile]:
-        """Stage files with the new type; a dry run only reads their values.
+        """Stage copies of the files with the new type; a dry run only checks all values.
 
         Raises:
             SchemaConflict: some values have no equal of the type.
@@ -177,11 +177,11 @@ class AlterOperation(TableOperation):
             state.schema_json,
             stored_columns(columns, state.partition_columns),
             state.partition_columns,
-            open_stored_columns(state.schema_json, columns),
+            map_untyped_columns(state.schema_json, columns),
         )
         sink = None if self.dry_run else writer.sink(plan)
-        kernel = FileConverter(table, sink, _ExactCast(name, columns.field(name), plan.schema))
-        converted = convert_files(kernel, files, self.engine)
+        converter = FileConverter(table, sink, _ExactCast(name, columns.field(name), plan.schema))
+        converted = convert_files(converter, files, self.engine)
         misfits = [one.misfit for one in converted if one.misfit]
         known = get_logical_type(state.schema.field(name))
         if misfits:
@@ -196,7 +196,7 @@ class AlterOperation(TableOperation):
 
 
 def _plan_type(state: TableState, column: str, type_: pa.DataType, uri: str) -> DeltaPlan:
-    """Plan another type of a column on a state of the table; raises as `alter_column`."""
+    """Return the plan that gives a column another type; raises as `alter_column`."""
     name = _check_change(state, column, type_, uri)
     before = state.schema.field(name).type
     in_place = state.properties.get(WIDENING) == "true" and can_widen(before, type_)
@@ -223,7 +223,7 @@ def _plan_type(state: TableState, column: str, type_: pa.DataType, uri: str) -> 
 
 @dataclass(frozen=True)
 class _ExactCast:
-    """Kernel that casts one column of a batch to another type, value by value exactly.
+    """Callable that casts one column of a batch; InexactError for a value that would change.
 
     Attributes:
         column: the column's name.
@@ -246,7 +246,7 @@ class _ExactCast:
 
 
 def _cast_column(column: pa.Array, before: pa.Field, after: pa.Field) -> pa.Array:
-    """Return the column cast to another type; JSON strings become text without their quotes.
+    """Cast a column so that no value changes; strings in JSON become text without their quotes.
 
     Raises:
         InexactError: with the first value that has no equal of the type.
@@ -265,7 +265,7 @@ def _cast_column(column: pa.Array, before: pa.Field, after: pa.Field) -> pa.Arra
 
 
 def _require_table(state: TableState | None) -> TableState:
-    """Return the state, which is None without a table: that raises DestinationError."""
+    """Return `state`; DestinationError if it is None, as the table no longer exists."""
     if state is None:
         raise DestinationError("there is no Delta table any more", "look at the folder.")
     return state
@@ -278,7 +278,7 @@ def _open_other_columns(state: TableState, name: str) -> pa.Schema:
 
 
 def _spell_column(state: TableState, column: str, uri: str) -> str:
-    """Return the column's name as the table spells it; ConfigError for none or a nested part."""
+    """Return the table's spelling of a column; ConfigError if it is absent or a nested field."""
     names = {name.lower(): name for name in state.schema.names}
     if column.lower() not in names:
         nested = [f.name.lower() for f in state.schema if pa.types.is_nested(f.type)]
@@ -297,7 +297,7 @@ def _spell_column(state: TableState, column: str, uri: str) -> str:
 
 
 def _suggest_type(uri: str, name: str, before: pa.DataType, tried: pa.DataType) -> str:
-    """Return advice: a type that holds every value of a column, as `tried` does not."""
+    """Return the hint to make a column string or JSON, which keep every value, or to leave text."""
     text = pa.string()
     if before == text:
         return "Leave it as it is"
@@ -306,7 +306,7 @@ def _suggest_type(uri: str, name: str, before: pa.DataType, tried: pa.DataType) 
 
 
 def _check_change(state: TableState, column: str, type_: pa.DataType, uri: str) -> str:
-    """Return the column's name as the table spells it, if its type can be changed.
+    """Return the table's spelling of a column; raise if its type can't be changed.
 
     Raises:
         ConfigError: there is no such column.

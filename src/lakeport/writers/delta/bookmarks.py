@@ -26,22 +26,22 @@ _FOLDER: Final = "_lakeport"
 _VERSION: Final = 1
 
 
-def check_unmoved(moved: BookmarkMove, txn: TableTransaction, uri: str) -> None:
-    """Raise CommitConflict if another load has moved a bookmark; later moves by others conflict.
+def check_unmoved(move: BookmarkMove, txn: TableTransaction, uri: str) -> None:
+    """Raise CommitConflict if another load has move the bookmark; make later moves conflict too.
 
     A retry would land that load's rows twice. `txn` is of the commit that makes the move.
     """
-    txn.watch(moved.app_id)
-    if txn.last_transactions([moved.app_id])[moved.app_id] != moved.previous_number:
+    txn.watch(move.app_id)
+    if txn.last_transactions([move.app_id])[move.app_id] != move.previous_number:
         raise CommitConflict(
-            f"another load has read the source {moved.name!r} of {uri} since this one began",
+            f"another load has read the source {move.name!r} of {uri} since this one began",
             "nothing of this batch was committed; run it again: it goes on from there.",
         )
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaMemory:
-    """The bookmarks of one table; a `lakeport.model.BookmarkStore`.
+class DeltaBookmarks:
+    """Bookmarks of one Delta table: how far its sources were read; a `model.BookmarkStore`.
 
     Attributes:
         storage: where the table is.
@@ -61,7 +61,7 @@ class DeltaMemory:
         return max(after + 1, time.time_ns() // 1000)
 
     def bookmark(self, name: str) -> SavedBookmark:
-        """See `lakeport.model.BookmarkStore.bookmark`."""
+        """Return a source's newest bookmark; an empty one if the table's log has none."""
         contents = DeltaLog(self.storage, self.table).read_newest_contents(STATE)
         moved = None if contents is None else contents.transactions.get(bookmark_app_id(name))
         if moved is None:
@@ -81,7 +81,7 @@ class DeltaMemory:
         )
 
     def write(self, bookmark: Bookmark) -> BookmarkMove:
-        """Create a bookmark's document, and return the move that makes it valid by a commit.
+        """Write a bookmark's file; return the move that has to be committed to make it valid.
 
         Without a number it takes the next free one; an equal document may exist for a given one.
 

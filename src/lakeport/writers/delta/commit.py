@@ -88,7 +88,7 @@ _PROTOCOL: Final = {"minReaderVersion": 1, "minWriterVersion": 2}
 
 @dataclass(frozen=True, slots=True)
 class BatchContent:
-    """Content names of an append's files; a table that has them skips them, or notes a repeat.
+    """Digests of an append's source files, to skip or report files that were appended before.
 
     Attributes:
         files: file -> the name of its content; empty where no repeat is to be recognised.
@@ -101,7 +101,7 @@ class BatchContent:
     def find_loaded(
         self, last_transactions: Callable[[Collection[str]], Mapping[str, int]]
     ) -> frozenset[str]:
-        """Return the files that appends have loaded since the table was last overwritten.
+        """Return the files whose content the table has appended since its last overwrite.
 
         `last_transactions` returns the newest `txn` number of each application id, -1 for none.
         """
@@ -119,7 +119,7 @@ class BatchContent:
         return PartlyLanded(loaded, f"left out {some}: the table has had their content before")
 
     def duplicate_note(self, loaded: Collection[str]) -> str:
-        """Return the report's note that the table now has the rows of all or some files twice."""
+        """Return the note that the rows of all, or of some, files are in the table twice."""
         if len(loaded) == len(self.files):
             return f"the table had this content before, and has its rows twice now; {_ONCE}"
         some = f"{len(loaded):,} of these {len(self.files):,} files"
@@ -132,7 +132,7 @@ NO_CONTENT: Final = BatchContent()
 def recover_commit(
     log: DeltaLog, is_ours: Callable[[Commit], bool], read_version: int, failure: LakeportError
 ) -> Commit:
-    """Return our commit if the log has it although it was reported as failed; else raise.
+    """Look in the log for a commit that was reported as failed; return it, or raise if absent.
 
     Args:
         log: the table's log, which is read with a shorter deadline if no answer came.
@@ -171,7 +171,7 @@ def _is_unanswered(error: BaseException) -> bool:
 
 
 class StagedFiles:
-    """Data files of a commit: a context that deletes those it has published, unless they are kept.
+    """Data files of a commit, as a context whose end deletes published files unless kept.
 
     Args:
         storage: where the files are staged.
@@ -195,7 +195,7 @@ class StagedFiles:
 
     @contextmanager
     def for_attempt(self) -> Iterator[StagedFiles]:
-        """Yield the files for one attempt: these, or if none are staged, a context of its own."""
+        """Yield the files for one commit attempt; if none are staged, a new set for it alone."""
         if self.staged:
             yield self
             return
@@ -203,7 +203,7 @@ class StagedFiles:
             yield own
 
     def publish(self) -> None:
-        """Make every file visible under its key, once, in threads; DestinationError if refused."""
+        """Make each file visible under its key, 8 at a time; leave out those published before."""
         waiting = [item for item in self.staged if item.key not in self._published]
         with ThreadPoolExecutor(_PUBLISHERS) as pool:
             list(pool.map(self._publish, waiting))
@@ -214,7 +214,7 @@ class StagedFiles:
 
     @contextmanager
     def keep_while_committing(self, read_version: int) -> Iterator[None]:
-        """Keep the published files during a commit, and after it if its outcome is unknown.
+        """Keep published files while the body commits, and after it if OutcomeUnknown.
 
         After success and any other LakeportError the context's end deletes them again, unless
         `keep` follows. The commit is to follow `read_version`.
@@ -267,7 +267,7 @@ _log = logging.getLogger(__name__)
 
 
 class TableTransaction:
-    """One optimistic transaction on a table, for one commit.
+    """Optimistic transaction for one commit: notes what it reads, finds conflicting commits.
 
     Args:
         log: the table's log.
@@ -301,7 +301,7 @@ class TableTransaction:
     def begin(
         cls, log: DeltaLog, plan: DeltaPlan, session: Callable[[], DeltaSession], *, by_log: bool
     ) -> TableTransaction:
-        """Begin a transaction on the newest version; it has no files for an append, or for Spark.
+        """Read the table's newest version and begin a transaction; appends read no file list.
 
         Args:
             log: the table's log.
@@ -336,7 +336,7 @@ class TableTransaction:
         self._read_all = True
 
     def all_files(self) -> Sequence[DataFile]:
-        """Return every data file; any later change of the table conflicts with this commit."""
+        """Return all data files at the version read; any later change of the table conflicts."""
         if self._contents is None:
             return ()
         self.read_all()
@@ -345,7 +345,7 @@ class TableTransaction:
     def files_in_partitions(
         self, is_read: Callable[[Mapping[str, str | None]], bool]
     ) -> list[DataFile]:
-        """Return the files of some partitions; later changes of these conflict with this commit.
+        """Return the files in partitions that `is_read` accepts; later changes there conflict.
 
         `is_read` says of partition values, as the log spells them, if they are of one of these.
         """
@@ -361,7 +361,7 @@ class TableTransaction:
         self._metadata, self._replaces = action, replaces
 
     def remove(self, files: Sequence[DataFile], *, changes_rows: bool = True) -> None:
-        """Add data files to those that the commit removes.
+        """Have the commit remove data files; `changes_rows`: whether rows change or are removed.
 
         Raises:
             DestinationError: the commit changes rows, and the table only takes appends.
@@ -373,7 +373,7 @@ class TableTransaction:
         self._removed += [(file, changes_rows) for file in files]
 
     def commit(self, actions: Sequence[str], operation: CommitInfo) -> int:
-        """Commit, behind blind appends that others have committed meanwhile; return the version.
+        """Commit as the next version, after other writers' appends; return that version.
 
         Args:
             actions: `add` and `txn` actions as JSON text.
@@ -403,7 +403,7 @@ class TableTransaction:
         return version
 
     def _create_version(self, version: int, data: bytes) -> Commit | None:
-        """Create a version's commit file; return None, or the commit that has the version already.
+        """Create a version's commit file and return None; if it exists, return that commit.
 
         Raises:
             LakeportError: the file may have been created all the same.
@@ -422,7 +422,7 @@ class TableTransaction:
     def _commit_by_spark(
         self, session: DeltaSession, actions: Sequence[str], operation: CommitInfo
     ) -> int:
-        """Commit by delta-spark, behind others' commits since this version; return the version.
+        """Commit by delta-spark if no other commit conflicts; return the new version.
 
         Raises as `commit`.
         """
@@ -459,7 +459,7 @@ class TableTransaction:
     def _commit_lines(
         self, actions: Sequence[str], operation: CommitInfo, txn_id: str
     ) -> list[str]:
-        """Return the commit file's lines: commitInfo, a new table's protocol, and all actions."""
+        """Return the commit file's JSON lines: commitInfo, a new table's protocol, all actions."""
         now = int(time.time() * 1000)
         lines = [format_action("commitInfo", self._commit_info(operation, txn_id, now))]
         if self._contents is None:
@@ -472,11 +472,11 @@ class TableTransaction:
         ]
         return [*lines, *actions]
 
-    def _commit_info(self, operation: CommitInfo, txn_id: str, now: int) -> dict[str, Any]:
-        """Return the `commitInfo` action as delta-spark writes it; `now` is Unix milliseconds."""
+    def _commit_info(self, operation: CommitInfo, txn_id: str, now_ms: int) -> dict[str, Any]:
+        """Return the `commitInfo` action as delta-spark writes it, with this transaction's id."""
         parameters = {**_operation_parameters(operation), **self.engine.parameters}
         return {
-            "timestamp": now,
+            "timestamp": now_ms,
             "operation": operation.name,
             "operationParameters": parameters,
             **({"readVersion": self.version} if self.version >= 0 else {}),
@@ -491,7 +491,7 @@ class TableTransaction:
         }
 
     def _check_no_conflict(self, other: Commit) -> None:
-        """Raise CommitConflict if another writer's commit changes what this one has read."""
+        """Raise CommitConflict if another writer's commit changes data that this one has read."""
         is_read = self._is_read
         no_conflict = (
             other.protocol is None
@@ -518,14 +518,14 @@ class TableTransaction:
 def _changes_partitions(
     commit: Commit, is_read: Callable[[Mapping[str, str | None]], bool]
 ) -> bool:
-    """Whether a commit changes files of the partitions read; True if it does not name them."""
+    """Whether a commit adds or removes files in partitions that `is_read` accepts, or may."""
     if commit.removed_partitions is None:
         return True
     return any(map(is_read, (*commit.added_partitions, *commit.removed_partitions)))
 
 
 def _operation_parameters(operation: CommitInfo) -> dict[str, str]:
-    """Return a commit's `operationParameters` by its operation, as delta-spark writes them."""
+    """Return `operationParameters` for the table's history, in delta-spark's format."""
     if operation.name != "WRITE":
         actions = {"matched": "update", "notMatched": "insert"} if operation.name == "MERGE" else {}
         clauses = {f"{k}Predicates": json.dumps([{"actionType": v}]) for k, v in actions.items()}
@@ -535,12 +535,12 @@ def _operation_parameters(operation: CommitInfo) -> dict[str, str]:
     return {"mode": "Overwrite" if operation.overwrite else "Append", **by}
 
 
-def _remove_body(file: DataFile, now: int, *, changes_rows: bool) -> dict[str, Any]:
-    """Return a `remove` body for a file without deletion vector; `now`: Unix milliseconds."""
+def _remove_body(file: DataFile, now_ms: int, *, changes_rows: bool) -> dict[str, Any]:
+    """Return the body of a `remove` action for a file without deletion vector."""
     known = {"partitionValues": file.partition, "size": file.size, "tags": file.tags}
     return {
         "path": file.path,
-        "deletionTimestamp": now,
+        "deletionTimestamp": now_ms,
         "extendedFileMetadata": True,
         "dataChange": changes_rows,
         **{name: value for name, value in known.items() if value or name == "partitionValues"},
@@ -549,7 +549,7 @@ def _remove_body(file: DataFile, now: int, *, changes_rows: bool) -> dict[str, A
 
 @dataclass(frozen=True, slots=True)
 class CommitOutcome:
-    """A commit that was made.
+    """Result of a commit: its version, and counts of removed files and rows.
 
     Attributes:
         removed_rows: the rows in the removed files; None where the log does not tell.
@@ -564,7 +564,7 @@ class CommitOutcome:
 
 @dataclass(frozen=True)
 class TableChange:
-    """The change that one commit makes to a table, planned on the table's present state.
+    """All that one commit changes in a table: files added and removed, metadata, history entry.
 
     Attributes:
         mark: the commit's mark, by which lakeport recognises it.
@@ -592,7 +592,7 @@ class TableChange:
     warnings: tuple[str, ...] = ()
 
     def commit(self, log: DeltaLog, txn: TableTransaction) -> CommitOutcome:
-        """Publish the files and commit their actions; raises as `TableTransaction.commit`.
+        """Publish the files and commit their actions by `txn`; raises as `TableTransaction.commit`.
 
         `txn` is a fresh transaction on the state that the change is planned on.
         """
@@ -630,7 +630,7 @@ class TableChange:
     def commit_by_spark(
         self, log: DeltaLog, session: DeltaSession, read_version: int
     ) -> CommitOutcome:
-        """Let Spark's writer read the published files and commit their rows, checking every rule.
+        """Have Spark commit the published files' rows, checking the table's constraints.
 
         The version that Spark makes after `read_version` is found by the commit's mark; a change
         of no row makes none.
@@ -678,7 +678,7 @@ class TableChange:
         return CommitOutcome(commit.version, commit.removed, removed_rows, metrics)
 
     def report(self, log: DeltaLog, outcome: CommitOutcome) -> Landed:
-        """Return the report of the rows and files that the commit has landed, with all warnings."""
+        """Return the report of a commit's rows and files, with all warnings."""
         plan, staged, storage = self.plan, self.staged, log.storage
         metrics = self.operation.metrics or outcome.metrics
         is_merge = self.operation.name == "MERGE"
@@ -707,8 +707,8 @@ class TableChange:
         """Whether a commit is this change's own, by its mark."""
         return commit.mark is not None and commit.mark.commit_id == self.mark.commit_id
 
-    def _metadata_action(self, now: int) -> str:
-        """Return a new table's `metaData` action, or the table's own changed; `now`: Unix ms."""
+    def _metadata_action(self, now_ms: int) -> str:
+        """Return the `metaData` action of a new table, or the table's own with its changes."""
         plan = self.plan
         if plan.base is None:
             return metadata_action(
@@ -716,14 +716,14 @@ class TableChange:
                 plan.schema_json,
                 plan.partition_columns,
                 plan.properties,
-                now,
+                now_ms,
             )
         text = json.dumps(plan.schema_json, ensure_ascii=False)
         changed = {"schemaString": text, "configuration": dict(plan.properties)}
         return json.dumps({"metaData": {**plan.base.metadata, **changed}}, ensure_ascii=False)
 
     def _feature_notes(self, log: DeltaLog, version: int) -> tuple[str, ...]:
-        """Return notes on table features that the commit turned on; none if it can't be read."""
+        """Return notes on table features that the commit turned on and other programs lack."""
         plan = self.plan
         if not plan.metadata_changes:
             return ()
@@ -745,7 +745,7 @@ def make_write_change(
     overwrite: bool,
     **more: Any,
 ) -> TableChange:
-    """Return the change of a WRITE, which adds and removes files; `more`: TableChange's fields."""
+    """Return a change that the history lists as a WRITE; `more`: further fields of TableChange."""
     operation = CommitInfo(
         overwrite=overwrite,
         dynamic=plan.dynamic,
@@ -765,7 +765,7 @@ def make_write_change(
 def find_replaced_files(
     plan: DeltaPlan, staged: Sequence[Staged], txn: TableTransaction
 ) -> Sequence[DataFile]:
-    """Return the data files that a batch replaces: none, all, or those of its partitions.
+    """Return the files that an overwrite replaces: all, or those in its partitions; else none.
 
     Later changes of these conflict with the transaction. Partitions are compared by value, as
     writers differ in how they spell one.
@@ -789,7 +789,7 @@ def find_replaced_files(
 
 
 def _count_merged_rows(metrics: Mapping[str, int | str], unchanged: int | None) -> dict[str, int]:
-    """Return a merge's counts of rows inserted, updated and deleted, if the commit's metrics have.
+    """Return how many rows a merge inserted, updated and deleted, as far as `metrics` has them.
 
     Of the updated rows, `unchanged` had their values before: they are counted apart.
 
@@ -806,7 +806,7 @@ def _count_merged_rows(metrics: Mapping[str, int | str], unchanged: int | None) 
 
 
 def _write_warnings(plan: DeltaPlan, staged: Sequence[Staged]) -> list[str]:
-    """Return the warnings about empty partition values, and about a batch that Spark wrote."""
+    """Return the warnings: empty partition values became null; Spark had to write the batch."""
     warnings = []
     emptied = sum(int(item.token.get(EMPTY_VALUES, 0)) for item in staged)
     if emptied:

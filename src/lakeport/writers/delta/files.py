@@ -1,6 +1,6 @@
 """Read the data files of a Delta table, find those to rewrite, and rewrite them in tasks.
 
-Nothing here needs Spark; `TableFiles` and the kernels are pickled into tasks.
+Nothing here needs Spark; `TableFiles` and `FileConverter` are pickled into tasks.
 
 What a file lacks is null to every reader, whatever the column's type is. So columns and members
 without a value stay out of files, and their first type is a change of the metadata alone. Parts of
@@ -83,16 +83,16 @@ class TableFiles:
         partitions: Sequence[str],
         untyped: Mapping[str, pa.DataType],
     ) -> TableFiles:
-        """Return the reader of columns, by their names in the table, as are the partition columns.
+        """Return a reader of these columns; `columns` and `partitions` use the table's names.
 
-        `untyped` is as `open_stored_columns` returns it.
+        `untyped` is as `map_untyped_columns` returns it.
         """
         physical = physical_names(schema_json, partitions).values()
         files = file_schema(schema_json, columns)
         return cls(log, columns, files, frozenset(physical), untyped)
 
     def read_columns(self, file: DataFile, names: Sequence[str]) -> pa.Table:
-        """Read columns of a file as the table's types, null where absent; or DestinationError."""
+        """Read columns of a file, cast to the table's types; null where the file lacks one."""
         places = [self.schema.get_field_index(name) for name in names]
         batches = list(self._read(file, places, _ROWS * 8))
         return pa.Table.from_batches(batches, pa.schema([self.schema.field(i) for i in places]))
@@ -105,12 +105,14 @@ class TableFiles:
         """
         return self._read(file, range(len(self.schema)), _ROWS)
 
-    def _read(self, file: DataFile, places: Sequence[int], rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield columns of a file, by their indexes in the schema, in batches of `rows` rows."""
+    def _read(
+        self, file: DataFile, indexes: Sequence[int], batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield columns of a file in batches of at most `batch_rows` rows."""
         import pyarrow.parquet as pq
 
-        wanted = [self.files.field(place) for place in places]
-        schema = pa.schema([self.schema.field(place) for place in places])
+        wanted = [self.files.field(index) for index in indexes]
+        schema = pa.schema([self.schema.field(index) for index in indexes])
         key = self.log.file_key(file.path)
         storage = self.log.storage
         with storage.open(key) as source, name_unreadable_file(storage.uri(key)):
@@ -119,7 +121,7 @@ class TableFiles:
             names = {f.name for f in wanted}
             left_out = self.untyped.keys() - names if len(names) == len(self.files) else set()
             there = [n for n in parquet.schema_arrow.names if n in names or n in left_out]
-            for stored in read_in_parts(parquet, rows, there):
+            for stored in read_in_parts(parquet, batch_rows, there):
                 batch = calendar.rebase(stored) if calendar else stored
                 for name in left_out.intersection(there):
                     self._read_untyped(batch, name)  # a value in it is refused
@@ -128,7 +130,7 @@ class TableFiles:
                 yield relabel(named, schema)
 
     def _column(self, batch: pa.RecordBatch, field: pa.Field, file: DataFile) -> pa.Array:
-        """Return a column of a file's rows: a partition value, a stored column, or nulls."""
+        """Return one column for a batch: its partition value repeated, stored values, or nulls."""
         if field.name in self.partitions:
             value = parse_partition_value(file.partition.get(field.name), field.type)
             return pa.repeat(pa.scalar(value, field.type), len(batch))
@@ -136,7 +138,7 @@ class TableFiles:
         return fit_column(known, field, len(batch))
 
     def _read_untyped(self, batch: pa.RecordBatch, name: str) -> pa.Array:
-        """Return a file's column, with types of `lakeport.schema.nested` where it had no value.
+        """Return a stored column, as null type wherever the table has no value yet.
 
         Raises:
             SchemaConflict: it has a value there.
@@ -157,15 +159,15 @@ class TableFiles:
 
 
 def read_in_parts(
-    parquet: Any, rows: int, columns: Sequence[str] | None = None
+    parquet: Any, batch_rows: int, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of an open Parquet file, reading some 16 MB of row groups at a time.
+    """Yield the rows of an open Parquet file; reads ahead about 16 MB of row groups.
 
     Arrow reads ahead all row groups that one call names: few requests, but all in memory.
 
     Args:
         parquet: a `pyarrow.parquet.ParquetFile`.
-        rows: the largest number of rows in a batch.
+        batch_rows: the largest number of rows in a batch.
         columns: names of columns in the file; None for all.
     """
     groups: list[int] = []
@@ -174,14 +176,14 @@ def read_in_parts(
         groups.append(group)
         size += parquet.metadata.row_group(group).total_byte_size
         if size >= _AHEAD_BYTES or group == parquet.metadata.num_row_groups - 1:
-            yield from parquet.iter_batches(rows, row_groups=groups, columns=columns)
+            yield from parquet.iter_batches(batch_rows, row_groups=groups, columns=columns)
             groups, size = [], 0
 
 
 def read_bounds(
     file: DataFile, statistics: Statistics, name: str, type_: pa.DataType
 ) -> Bounds | str | None:
-    """Return the lowest and the highest value of a column in a file.
+    """Return a column's lowest and highest value in a file, from the log's statistics.
 
     None if no bound is known; `NO_VALUES` if the column is null in every row.
 
@@ -212,7 +214,7 @@ def read_bounds(
 
 
 def _parse_bound(value: Any, type_: pa.DataType) -> Any:
-    """Parse a bound of a file's statistics to Python's value; None for none, or a type without."""
+    """Parse a bound from a file's statistics; None if absent, or for a type without bounds."""
     if value is None:
         return None
     if pa.types.is_integer(type_) and isinstance(value, int):
@@ -229,8 +231,8 @@ def _parse_bound(value: Any, type_: pa.DataType) -> Any:
     return None
 
 
-def open_stored_columns(schema: Mapping[str, Any], columns: pa.Schema) -> dict[str, pa.DataType]:
-    """Return physical column -> open type, for the columns with places that never had a value.
+def map_untyped_columns(schema: Mapping[str, Any], columns: pa.Schema) -> dict[str, pa.DataType]:
+    """Map physical names to types, for the columns that are or contain a null type.
 
     Args:
         schema: the table's schema as Delta's JSON.
@@ -239,13 +241,13 @@ def open_stored_columns(schema: Mapping[str, Any], columns: pa.Schema) -> dict[s
     return find_untyped_columns(file_schema(schema, columns))
 
 
-def find_text_files(
+def find_files_to_convert(
     log: DeltaLog,
     files: Sequence[DataFile],
     before: Mapping[str, pa.DataType | None],
     after: Mapping[str, pa.DataType],
 ) -> list[DataFile]:
-    """Return the data files whose Parquet schema has strings in a column that gets a new type.
+    """Return the data files that store a column otherwise than its new type; reads footers.
 
     Args:
         log: the table's log.
@@ -277,7 +279,7 @@ def find_text_files(
 
 
 def _misfits(file: pa.DataType, before: pa.DataType | None, after: pa.DataType) -> bool:
-    """Whether a file stores a place without a value, even nested, as another type than `after`."""
+    """Whether a file's type differs from `after` where `before` is null, even nested, or None."""
     if before is None:
         return True
     if is_untyped(before):
@@ -294,7 +296,7 @@ def _misfits(file: pa.DataType, before: pa.DataType | None, after: pa.DataType) 
 
 @contextmanager
 def name_unreadable_file(uri: str) -> Iterator[None]:
-    """Context manager that turns errors of reading a data file into ones that name the file.
+    """Context manager that turns read errors into a DestinationError that names the file.
 
     Raises:
         DestinationError: the file is damaged, or its values can't be read for sure.
@@ -312,7 +314,7 @@ def name_unreadable_file(uri: str) -> Iterator[None]:
 
 
 class _FileResult(Protocol):
-    """Result of a task for one data file."""
+    """Result of a task for one data file, with the files staged in its place."""
 
     @property
     def staged(self) -> Sequence[Staged]:
@@ -325,37 +327,39 @@ R = TypeVar("R", bound=_FileResult)
 
 def rewrite_files(
     engine: Engine,
-    job: str,
-    kernel: Callable[[tuple[int, tuple[DataFile, ...]]], list[R]],
+    description: str,
+    rewrite: Callable[[tuple[int, tuple[DataFile, ...]]], list[R]],
     files: Sequence[DataFile],
     storage: Storage,
 ) -> list[R]:
-    """Run a kernel on data files, in tasks of about the same size; return the kernel's results.
+    """Rewrite data files by `rewrite`, in tasks of about the same size; return its results.
 
     Without files no task runs. If a task fails, the files that others staged are discarded.
 
     Args:
         engine: runs the tasks.
-        job: the job's description, for progress and errors.
-        kernel: takes a task's number and files.
+        description: of the job, for progress and errors.
+        rewrite: takes (task number, files); picklable.
         files: the data files.
-        storage: where the kernel stages files.
+        storage: where `rewrite` stages files.
     """
     if not files:
         return []
     tasks = list(enumerate(balance_files(files, engine.cores * _TASKS_PER_CORE)))
-    return engine.run_tasks(job, kernel, tasks, discard=partial(discard_rewritten, storage))
+    return engine.run_tasks(
+        description, rewrite, tasks, discard=partial(discard_rewritten, storage)
+    )
 
 
 def discard_rewritten(storage: Storage, results: Iterable[_FileResult]) -> None:
-    """Discard the files that tasks have staged in place of others."""
+    """Discard all staged files that these results name."""
     for one in results:
         for staged in one.staged:
             storage.discard(staged)
 
 
 def collect_rewritten(storage: Storage, results: Iterator[R]) -> list[R]:
-    """Return a task's results as a list; on an error, discard the files that it has staged."""
+    """Collect a task's results in a list; on an error, discard all files staged so far."""
     collected: list[R] = []
     try:
         for one in results:
@@ -368,7 +372,7 @@ def collect_rewritten(storage: Storage, results: Iterator[R]) -> list[R]:
 
 @dataclass(frozen=True)
 class ConvertedFile:
-    """A data file converted to other types.
+    """Result of converting a data file: the new files, or a value that can't be converted.
 
     Attributes:
         staged: the files staged in its place.
@@ -382,7 +386,7 @@ class ConvertedFile:
 
 @dataclass(frozen=True)
 class FileConverter:
-    """Task kernel that reads data files of a table and stages them with other types.
+    """Reads a task's data files, and stages them again with other column types. Picklable.
 
     Attributes:
         sink: stages the new files; None to only check the values.
@@ -397,16 +401,16 @@ class FileConverter:
         """Convert a task's files, up to the first with a misfit."""
         return collect_rewritten(self.table.log.storage, self._files(*item))
 
-    def _files(self, number: int, files: Sequence[DataFile]) -> Iterator[ConvertedFile]:
-        """Yield a task's results, up to the first with a misfit."""
+    def _files(self, task_number: int, files: Sequence[DataFile]) -> Iterator[ConvertedFile]:
+        """Yield the converted files, up to the first with a value that can't be converted."""
         for file in files:
-            converted = self._convert_file(file, number)
+            converted = self._convert_file(file, task_number)
             yield converted
             if converted.misfit:
                 return
 
-    def _convert_file(self, file: DataFile, number: int) -> ConvertedFile:
-        """Stage one file converted, or only read it without a sink; return the rows or a misfit."""
+    def _convert_file(self, file: DataFile, task_number: int) -> ConvertedFile:
+        """Stage a converted copy of a file; without a sink, only check its values."""
         rows = 0
 
         def converted() -> Iterator[pa.RecordBatch]:
@@ -421,32 +425,32 @@ class FileConverter:
                     pass
                 return ConvertedFile(rows=rows)
             sink = self.sink.for_rewrite(file.path)
-            return ConvertedFile(tuple(sink.write(converted(), number)), rows)
+            return ConvertedFile(tuple(sink.write(converted(), task_number)), rows)
         except InexactError as error:
             return ConvertedFile(misfit=repr(error.value) if error.value != "" else "an empty text")
 
 
 def convert_files(
-    kernel: FileConverter, files: Sequence[DataFile], engine: Engine | None
+    converter: FileConverter, files: Sequence[DataFile], engine: Engine | None
 ) -> list[ConvertedFile]:
     """Convert data files in the engine's tasks; without an engine, in this thread."""
     if not files:
         return []
     if engine is None:
-        return kernel((0, tuple(files)))
+        return converter((0, tuple(files)))
 
-    job = f"rewrite files of {kernel.table.log.uri}"
-    return rewrite_files(engine, job, kernel, files, kernel.table.log.storage)
+    description = f"rewrite files of {converter.table.log.uri}"
+    return rewrite_files(engine, description, converter, files, converter.table.log.storage)
 
 
-def balance_files(files: Sequence[DataFile], count: int) -> list[tuple[DataFile, ...]]:
-    """Split files into groups of about the same size in bytes: at most `count`, none empty.
+def balance_files(files: Sequence[DataFile], max_groups: int) -> list[tuple[DataFile, ...]]:
+    """Split files into at most `max_groups` groups of about the same bytes; none is empty.
 
     >>> files = [DataFile(name, size) for name, size in zip("abc", (1, 9, 8))]
     >>> [[file.path for file in group] for group in balance_files(files, 2)]
     [['b'], ['c', 'a']]
     """
-    groups: list[list[DataFile]] = [[] for _ in range(min(count, len(files)))]
+    groups: list[list[DataFile]] = [[] for _ in range(min(max_groups, len(files)))]
     sizes = [0] * len(groups)
     for file in sorted(files, key=lambda item: -item.bytes):
         least = sizes.index(min(sizes))

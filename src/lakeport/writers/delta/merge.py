@@ -5,7 +5,7 @@ staged batch ─▶ keys ─▶ files that may hold one ─▶ rewrite those tha
                   └────────▶ rows that no file held ─▶ insert ────────────┴─▶ one commit
 ```
 When another writer's commit conflicts, the operation reads the table again and rewrites its files
-again. The task kernels are in `row_changes`, which workers import without the driver's modules.
+again. Its tasks run code of `row_changes`, which workers import without the driver's modules.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from lakeport.schema.spark_schema import quote_identifier
 from lakeport.schema.types import TIMESTAMP, format_type
 from lakeport.shape import DELETED_AT, TABLE_VERSION, apply_header_case, combine_lowest_versions
 from lakeport.writers.delta.commit import StagedFiles, TableChange, TableTransaction
-from lakeport.writers.delta.files import TableFiles, open_stored_columns, rewrite_files
+from lakeport.writers.delta.files import TableFiles, map_untyped_columns, rewrite_files
 from lakeport.writers.delta.plan import DeltaPlan
 from lakeport.writers.delta.row_changes import (
     BatchKeys,
     Change,
-    Incoming,
+    FileRewriter,
     Positions,
     Retire,
-    Rewrite,
     RewrittenFile,
+    StagedBatch,
     Upsert,
     insert,
 )
@@ -55,7 +55,7 @@ _STAGING = "_lakeport/staging"
 
 @dataclass(frozen=True)
 class MergePlan:
-    """The plan of a batch that is merged into a table, with an upsert that has no rows so far."""
+    """Plan of a merge: the table after it, and the upsert, which `commit` gives the rows."""
 
     table: DeltaPlan
     change: Upsert
@@ -69,7 +69,7 @@ class MergePlan:
 
 @dataclass
 class DeltaMerger:
-    """Merges one stream's batches into its table by the writer's config, and retires rows.
+    """Merges one stream's batches into its table by key; removes rows of older stream versions.
 
     Attributes:
         replaces_rows: whether the next batch's commit removes all rows that the table has.
@@ -87,7 +87,7 @@ class DeltaMerger:
         *,
         only_keys: bool = False,
     ) -> MergePlan:
-        """Plan a merge into the table as it is now; warn if the configured mark has no column.
+        """Plan a merge into the table's newest version; warn if the deletion column is absent.
 
         Args:
             incoming: the batch's columns.
@@ -128,7 +128,7 @@ class DeltaMerger:
         others = {name.lower() for name in (*keys, *constants, created, updated)}
         own = (n for low, n in names.items() if low not in others and not low.startswith("_sdc_"))
         change = Upsert(
-            Incoming(self.writer.storage, (), rows, 0),
+            StagedBatch(self.writer.storage, (), rows, 0),
             table.schema,
             keys,
             names.get(created.lower(), ""),
@@ -147,7 +147,7 @@ class DeltaMerger:
         return MergePlan(table, change)
 
     def _time_column(self, name: str) -> str:
-        """Return an internal column's name by the config; empty if the load adds none."""
+        """Return the configured name of an internal column; empty if a load adds none."""
         config = self.writer.config
         if not config.internal_columns:
             return ""
@@ -155,7 +155,7 @@ class DeltaMerger:
         return apply_header_case(column, config.column_header_format)
 
     def sink(self, plan: MergePlan) -> DeltaSink:
-        """Return the sink that stages the batch's rows, not yet the table's data files."""
+        """Return the sink that stages the batch's rows apart from the table's data files."""
         return replace(
             self.writer.sink(plan.table),
             folder=_STAGING,
@@ -206,7 +206,7 @@ class DeltaMerger:
             )
 
     def retire(self, version: int, lowest_versions: Collection[int | None]) -> Landed | None:
-        """Remove or mark rows of earlier stream versions in one commit; see `TableWriter.retire`.
+        """Remove rows of older stream versions or mark them deleted; None if rows have no version.
 
         Returns:
             The report: without a version when there is no table, or when rows of the run have no
@@ -249,28 +249,28 @@ class DeltaMerger:
 
 @dataclass
 class RowsOperation(TableOperation):
-    """An operation that changes rows in the table's data files by task kernels."""
+    """Base of the operations that change rows by rewriting data files in tasks."""
 
     engine: Engine = field(kw_only=True)
 
     def rewrite_files(
         self, plan: DeltaPlan, change: Change, files: Sequence[DataFile]
     ) -> list[RewrittenFile]:
-        """Rewrite, in tasks, the files with rows to change; omit files without such rows."""
+        """Rewrite, in tasks, the files with rows to change; return results for these files."""
         writer = self.writer
         table = TableFiles.of(
             writer.log,
             plan.schema_json,
             plan.schema,
             plan.partition_columns,
-            open_stored_columns(plan.schema_json, plan.evolution.schema),
+            map_untyped_columns(plan.schema_json, plan.evolution.schema),
         )
-        kernel = Rewrite(table, change, writer.sink(plan))
+        rewriter = FileRewriter(table, change, writer.sink(plan))
         job = f"rewrite files of {writer.uri} for a merge"
-        return rewrite_files(self.engine, job, kernel, files, writer.storage)
+        return rewrite_files(self.engine, job, rewriter, files, writer.storage)
 
     def open_session(self, plan: DeltaPlan) -> DeltaSession:
-        """Return the Spark session, once the log is found to name no files outside of the table.
+        """Return the Spark session, after a check that all data files lie in the table.
 
         Raises:
             SourceError: the log names such a file.
@@ -284,7 +284,7 @@ class RowsOperation(TableOperation):
 
 @dataclass
 class MergeOperation(RowsOperation):
-    """Merges a staged batch: rows with a known key take its values, the others are inserted.
+    """Merges a staged batch: updates or deletes rows by key, and inserts rows with new keys.
 
     Attributes:
         replaces_rows: whether the commit removes all rows that the table has.
@@ -295,7 +295,7 @@ class MergeOperation(RowsOperation):
     replaces_rows: bool = field(default=False, kw_only=True)
 
     def plan_change(self, plan: DeltaPlan, txn: TableTransaction) -> TableChange:
-        """Rewrite files that have rows with a key of the batch, and stage the rows to insert.
+        """Stage rewritten files and new rows, and return the change that commits them.
 
         Raises:
             ConfigError: only Spark may change the table's rows, and the batch is to replace all.
@@ -304,7 +304,7 @@ class MergeOperation(RowsOperation):
         change, keys, mark = replace(self.change, schema=plan.schema), self.keys, self.mark
         if plan.needs_spark:
             if self.replaces_rows:
-                raise _replaces_no_rows_error(self.writer.uri, plan)
+                raise _cannot_replace_error(self.writer.uri, plan)
             self.open_session(plan)
             operation = _describe_operation(change, mark, {})
             by_spark = partial(self._merge_by_spark, change)
@@ -341,7 +341,7 @@ class MergeOperation(RowsOperation):
         )
 
     def _insert(self, plan: DeltaPlan, change: Upsert, positions: Positions) -> list[Staged]:
-        """Stage the batch's rows at these sorted positions as new rows, in tasks."""
+        """Stage the batch's rows at these sorted positions as new data files, in tasks."""
         items, start = [], 0
         for number, (key, rows) in enumerate(change.incoming.files):
             first, end = np.searchsorted(positions, (start, start + rows))
@@ -370,7 +370,7 @@ class RetireOperation(RowsOperation):
     change: Retire = field(kw_only=True)
 
     def plan_change(self, plan: DeltaPlan, txn: TableTransaction) -> TableChange | Landed:
-        """Rewrite files that have earlier rows; return a report of no rows if there are none."""
+        """Rewrite files that have rows of older versions; return an empty report if none has."""
         change, mark, writer = self.change, self.mark, self.writer
         if plan.needs_spark:
             return TableChange(
@@ -401,7 +401,7 @@ class RetireOperation(RowsOperation):
         )
 
     def _count_unversioned(self, plan: DeltaPlan) -> int:
-        """Return how many rows of the planned version have no stream version, by Spark."""
+        """Count the table's rows without a stream version, by Spark."""
         session = self.open_session(plan)
         assert plan.base is not None
         # The version that was planned on: its files have been checked.
@@ -420,7 +420,7 @@ class RetireOperation(RowsOperation):
 
 
 def _delete_condition(change: Upsert) -> str:
-    """Return the SQL condition on rows of the batch whose keys are deleted; empty for none."""
+    """Return the SQL condition for batch rows that delete their key; empty if none can."""
     if not change.deleted:
         return ""
     column = f"source.{quote_identifier(change.deleted)}"
@@ -431,7 +431,7 @@ def _delete_condition(change: Upsert) -> str:
 
 
 def _key_only_condition(change: Upsert) -> str:
-    """Return the SQL condition on rows with a mark but no values beside the key; empty for none."""
+    """Return the SQL condition for batch rows with only a key and a deletion mark; or empty."""
     if not (change.soft_deleted and change.value_columns):
         return ""
     empty = [f"source.{quote_identifier(name)} IS NULL" for name in change.value_columns]
@@ -439,21 +439,21 @@ def _key_only_condition(change: Upsert) -> str:
 
 
 def _key_condition(keys: Sequence[str]) -> str:
-    """Return the SQL condition by which rows of table and batch match."""
+    """Return the SQL condition of a MERGE: all keys of `target` and `source` are equal."""
     return " AND ".join(
         f"target.{quote_identifier(key)} = source.{quote_identifier(key)}" for key in keys
     )
 
 
 def _old_rows_condition(change: Retire) -> str:
-    """Return the SQL condition on rows of earlier versions that are not marked yet."""
+    """Return the SQL condition for rows of older stream versions, not marked as deleted yet."""
     column = quote_identifier(change.version_column)
     old = f"{column} < {int(change.version)}"
     return f"{old} AND {quote_identifier(change.deleted)} IS NULL" if change.deleted else old
 
 
 def _describe_operation(change: Change, mark: CommitMark, metrics: Mapping[str, int]) -> CommitInfo:
-    """Return the history's entry for the change: a MERGE, DELETE or UPDATE."""
+    """Return the commit's history entry: a MERGE, or an UPDATE or DELETE of older rows."""
     if isinstance(change, Upsert):
         name, condition = "MERGE", _key_condition(change.merge_keys)
     else:
@@ -462,7 +462,7 @@ def _describe_operation(change: Change, mark: CommitMark, metrics: Mapping[str, 
 
 
 def _not_activated_warning(version: int, lowest: int | None) -> str:
-    """Return the warning that no row is retired: this run has rows of a lower or no version."""
+    """Return the warning that older rows stay, as this run has rows of a lower or no version."""
     what = "no version" if lowest is None else f"a lower version, down to {lowest}"
     advice = (
         "have the tap send `version` with every record, and load with `add_record_metadata: true`"
@@ -475,19 +475,19 @@ def _not_activated_warning(version: int, lowest: int | None) -> str:
     )
 
 
-def _unversioned_warnings(unknown: int) -> tuple[str, ...]:
-    """Return the warning that so many rows without a version stay; none for 0."""
-    if not unknown:
+def _unversioned_warnings(unversioned: int) -> tuple[str, ...]:
+    """Return the warning that rows without a stream version stay; empty for 0 rows."""
+    if not unversioned:
         return ()
-    rows = "1 row has" if unknown == 1 else f"{unknown} rows have"
+    rows = "1 row has" if unversioned == 1 else f"{unversioned} rows have"
     return (
         f"{rows} no version, as loads without `add_record_metadata: true` leave them, and stayed: "
         "nothing tells whether they are of an earlier version. `mode: overwrite` replaces them.",
     )
 
 
-def _replaces_no_rows_error(uri: str, plan: DeltaPlan) -> ConfigError:
-    """Return the error for a table that only Spark may merge into, and whose rows are to go."""
+def _cannot_replace_error(uri: str, plan: DeltaPlan) -> ConfigError:
+    """Return the error: only Spark may merge into this table, which can't replace all rows."""
     return ConfigError(
         f"{uri} has {', '.join(plan.needs_spark)}, so that Spark itself merges rows into it, which "
         "can't replace the table in one commit",
@@ -544,7 +544,7 @@ def _can_hold_time(type_: pa.DataType) -> bool:
 
 
 def _merge_metrics(
-    rows: int,
+    source_rows: int,
     rewritten: Sequence[RewrittenFile],
     inserted: Sequence[Staged],
     replaced: Sequence[DataFile],
@@ -552,7 +552,7 @@ def _merge_metrics(
     """Return `operationMetrics` of a MERGE, as delta-spark names them."""
     new = [staged for one in rewritten for staged in one.staged] + list(inserted)
     return {
-        "operationNumSourceRows": rows,
+        "operationNumSourceRows": source_rows,
         "numTargetRowsInserted": sum(item.rows for item in inserted),
         "numTargetRowsUpdated": sum(one.updated for one in rewritten),
         "numTargetRowsDeleted": sum(one.deleted for one in rewritten),

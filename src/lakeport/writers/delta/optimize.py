@@ -44,7 +44,7 @@ _AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class PartitionFiles:
-    """The data files of one partition, or of a table without partitions.
+    """Sizes of the data files in one partition, or in a table without partitions.
 
     Attributes:
         values: partition column -> value as the log spells it.
@@ -71,7 +71,7 @@ def target_bytes(properties: Mapping[str, str]) -> int:
 
 
 def group_by_partition(contents: Contents) -> list[PartitionFiles]:
-    """Return each partition's file sizes; two spellings of one value are one partition."""
+    """Return each partition's file sizes; values that differ in spelling only are one."""
     columns = _partition_columns(contents)
     partitions: dict[tuple[Any, ...], tuple[Values, list[int]]] = {}
     for file in contents.files:
@@ -85,7 +85,7 @@ def group_by_partition(contents: Contents) -> list[PartitionFiles]:
 
 
 def pack_sizes(sizes: Iterable[int], target: int) -> list[tuple[int, ...]]:
-    """Pack file sizes as OPTIMIZE does; return the merged ones, one tuple for each new file.
+    """Group file sizes as OPTIMIZE would merge them: a tuple per new file, none for files kept.
 
     >>> pack_sizes([5, 1, 4, 30, 7], target=10)
     [(1, 4, 5)]
@@ -99,7 +99,7 @@ def pack_sizes(sizes: Iterable[int], target: int) -> list[tuple[int, ...]]:
 
 
 def find_crowded_partitions(contents: Contents, written: Iterable[Values]) -> list[PartitionFiles]:
-    """Return the partitions written to that have 20 or more files below 32 MB.
+    """Return the partitions among `written` that have 20 or more files below 32 MB.
 
     `written` are partition values as the log has them, by the columns' names in data files.
     """
@@ -136,7 +136,7 @@ def partition_condition(partitions: Sequence[PartitionFiles], schema: pa.Schema)
 
 
 def _equals(name: str, value: str | None, type_: pa.DataType) -> str:
-    """Return the SQL condition that a column has a value of the log; an empty one is null."""
+    """Return SQL that compares a column with a partition value of the log; IS NULL for ""."""
     column = quote_identifier(name)
     if value is None or value == "":
         return f"{column} IS NULL"
@@ -148,7 +148,7 @@ def _equals(name: str, value: str | None, type_: pa.DataType) -> str:
 
 
 def _partition_columns(contents: Contents) -> dict[str, tuple[str, pa.DataType]]:
-    """Return each partition column's name in the log -> its name in the table and its type."""
+    """Map each partition column's physical name to its name in the table and its type."""
     state = contents.state
     schema = state.partition_schema
     names = physical_names(state.schema_json, state.partition_columns)
@@ -157,7 +157,7 @@ def _partition_columns(contents: Contents) -> dict[str, tuple[str, pa.DataType]]
 
 @dataclass(frozen=True, slots=True)
 class OptimizeResult:
-    """Counts of one OPTIMIZE; sizes in bytes."""
+    """Counts of the files, bytes and partitions of one OPTIMIZE."""
 
     files_removed: int = 0
     files_added: int = 0
@@ -173,7 +173,7 @@ def compact(
     versions: Sequence[int],
     roots: Sequence[str] = (),
 ) -> None:
-    """Merge the small files of the partitions that a run wrote to, if 20 or more are in one.
+    """Run OPTIMIZE on partitions that these versions wrote to, if 20 or more files are small.
 
     Args:
         storage: where the table is.
@@ -257,7 +257,7 @@ def optimize(
 
 
 def condition_error(where: str, reason: str, contents: Contents) -> ConfigError:
-    """Return the error for a text that is no condition on the table's partition columns."""
+    """Return the error for `where`, which is no valid condition on partition columns."""
     columns = ", ".join(contents.state.partition_columns) or "none: leave out the condition"
     return ConfigError(
         f"{where!r} is no condition on partition columns: {reason}",
@@ -267,7 +267,7 @@ def condition_error(where: str, reason: str, contents: Contents) -> ConfigError:
 
 
 def _read_result(commit: Commit) -> OptimizeResult:
-    """Return the counts of an OPTIMIZE from its commit, where its answer was lost."""
+    """Return the counts of an OPTIMIZE from its commit, as Spark's answer was lost."""
     metrics = commit.info.get("operationMetrics") or {}
     return OptimizeResult(
         files_removed=commit.removed,

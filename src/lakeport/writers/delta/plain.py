@@ -51,7 +51,7 @@ _SINCE: Mapping[int, str] = {2: "columnMapping"}
 
 
 def is_plain(state: TableState) -> bool:
-    """Whether a table has only known protocol versions, features, properties and durations."""
+    """Whether lakeport can commit to a table without delta-spark: it has only known features."""
     listed = [name for name in state.properties if name.startswith("delta.")]
     return (
         all(int(state.protocol.get(name, 0)) <= most for name, most in _NEWEST.items())
@@ -66,7 +66,7 @@ def is_plain(state: TableState) -> bool:
 
 
 def leaves_plain(plan: DeltaPlan) -> bool:
-    """Whether a plan makes a plain table of none, or changes no property of a plain one."""
+    """Whether a table is plain both before a plan, if it exists, and after it."""
     base = plan.base
     if plan.cluster_by or plan.needs_spark or plan.evolution.widened:
         return False
@@ -85,7 +85,7 @@ def leaves_plain(plan: DeltaPlan) -> bool:
 
 
 def _has_common_types(type_: Any) -> bool:
-    """Whether a schema has only types that every version of the protocol knows."""
+    """Whether a type in Delta's JSON, nested ones too, is in every version of the protocol."""
     if isinstance(type_, str):
         return type_ in _TYPES or type_.startswith("decimal(")
     inner = [field["type"] for field in type_.get("fields", ())]
@@ -94,7 +94,7 @@ def _has_common_types(type_: Any) -> bool:
 
 
 def lacking_readers(protocol: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
-    """Return feature -> programs that can't read a table of this protocol because of it.
+    """Map each reader feature of a protocol to programs that can't read tables with it.
 
     An unknown reader feature counts as one that most programs lack.
 
@@ -112,7 +112,7 @@ def lacking_readers(protocol: Mapping[str, object]) -> dict[str, tuple[str, ...]
 
 
 def feature_notes(before: Iterable[str], protocol: Mapping[str, object]) -> tuple[str, ...]:
-    """Return notes on each new feature of a protocol that some programs can't read or write.
+    """Return a note for each new feature of a protocol that some programs can't read or write.
 
     >>> feature_notes((), {"minReaderVersion": 1, "writerFeatures": ["clustering"]})
     ('the table now has `clustering`: delta-rs, Trino can read it, but not write to it.',)

@@ -49,7 +49,7 @@ _RULES = (
 
 @dataclass(frozen=True, slots=True)
 class TableRequest:
-    """A load's request to its table, beside its columns.
+    """Settings of a load for its table: mode, partitions, policy, properties, clustering, keys.
 
     Attributes:
         partition_keys: columns to partition by; empty keeps the table's own.
@@ -71,7 +71,7 @@ class TableRequest:
 
 @dataclass(frozen=True, slots=True)
 class DeltaPlan:
-    """Plan of a batch against a state of its table.
+    """A table's planned schema, partitions and properties after a batch, and its state before.
 
     Attributes:
         schema: the columns that staged batches must have, in order: the table's after the batch,
@@ -131,7 +131,7 @@ def plan_table(
     incoming: pa.Schema,
     request: TableRequest = _DEFAULT_REQUEST,
 ) -> DeltaPlan:
-    """Plan a batch against a table: schema, partitions, properties and reasons for Spark.
+    """Plan a table's schema, partitions and properties after a batch; no state: a new table.
 
     Raises:
         ConfigError: a partition or clustering column is absent or of a type that can't be one, or
@@ -191,7 +191,7 @@ def plan_table(
 def stored_columns(
     columns: pa.Schema, partitions: Iterable[str], keep: Iterable[str] = ()
 ) -> pa.Schema:
-    """Return the table's columns without those that never had a value, which no data file stores.
+    """Return the columns that data files store: null types, which never had a value, left out.
 
     Where no column would be left for the files, all stay: a file without columns has no rows.
 
@@ -209,7 +209,7 @@ def stored_columns(
 
 
 def check_takes_changes(state: TableState, refusal: str) -> None:
-    """Raise DestinationError, which begins with `refusal`, if the table only takes appends."""
+    """Raise DestinationError, its text beginning with `refusal`, if a table is append-only."""
     if state.properties.get("delta.appendOnly", "").lower() == "true":
         raise DestinationError(
             f"{refusal}: its property `delta.appendOnly` is `true`",
@@ -218,7 +218,7 @@ def check_takes_changes(state: TableState, refusal: str) -> None:
 
 
 def list_spark_reasons(state: TableState, mode: Mode) -> tuple[str, ...]:
-    """Return the reasons why only Spark can write to a table; changes of rows have more of them."""
+    """Return the reasons why only Spark can write to a table; a merge may have more of them."""
     found = state.needs_spark
     if mode is Mode.MERGE:
         if "deletionVectors" in state.features:
@@ -231,7 +231,7 @@ def list_spark_reasons(state: TableState, mode: Mode) -> tuple[str, ...]:
 def _map_columns(
     state: TableState | None, schema: pa.Schema, settings: dict[str, str]
 ) -> tuple[str, ...]:
-    """Turn on column mapping in `settings` if names need it; return the warning about that.
+    """Turn on column mapping in `settings` if names need it; return a warning, or an empty tuple.
 
     Raises:
         SchemaConflict: the table exists without column mapping.
@@ -256,7 +256,7 @@ def _map_columns(
 def _widen(
     state: TableState | None, evolution: Evolution, settings: dict[str, str]
 ) -> tuple[str, ...]:
-    """Turn on type widening in `settings` if columns widen; return the warning about that.
+    """Turn on type widening in `settings` if columns widen; return a warning, or an empty tuple.
 
     Raises:
         SchemaConflict: only Spark may change the table, and it does not widen types yet.
@@ -283,7 +283,7 @@ def _widen(
 def _partition_columns(
     state: TableState | None, schema: pa.Schema, partition_keys: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return the table's partition columns, or a new table's by its keys; or raise an error."""
+    """Return the partition columns of the table, for a new table `partition_keys`, checked."""
     wanted = _spell_columns(partition_keys, schema, "partition")
     if state is not None:
         known = state.partition_columns
@@ -314,7 +314,7 @@ def _partition_columns(
 
 
 def _merge_properties(state: TableState | None, requested: Mapping[str, str]) -> dict[str, str]:
-    """Return the table's properties with those requested; a new table gets the defaults, too.
+    """Return the table's, or for a new table the default, properties with those requested.
 
     Raises:
         ConfigError: a load can't change column mapping of an existing table.
@@ -368,7 +368,7 @@ def _cluster_columns(
 
 
 def _spell_columns(names: Sequence[str], schema: pa.Schema, purpose: str) -> tuple[str, ...]:
-    """Return columns that a user names in any case as the schema spells them, each once.
+    """Return the user's column names in the schema's spelling, without repeats.
 
     Args:
         names: the user's names.
@@ -412,7 +412,7 @@ def _check_clustering(known: Sequence[str], schema: pa.Schema, wanted: Sequence[
 
 
 def _is_in_protocol(state: TableState, name: str, value: str) -> bool:
-    """Whether the protocol already has the version or feature that a property sets."""
+    """Whether a table's protocol already has the version or feature that a property asks for."""
     if name in _VERSIONS:
         known = state.protocol.get(name.removeprefix("delta."), 0)
         return value.isdecimal() and int(value) <= int(known)

@@ -1,4 +1,4 @@
-"""Change the rows of a table's data files: the staged batch, the two changes, and their kernels.
+"""Change the rows of a table's data files: the staged batch, the two changes, and their tasks.
 
 ```
 Upsert   update rows that have a key of the batch, or remove them
@@ -6,7 +6,7 @@ Retire   mark rows of earlier stream versions as deleted, or remove them
 ```
 Both are pickled into tasks, which read the batch from its staged files:
 ```
-batch (staged)  ─┬─▶ Rewrite: one file of the table ─▶ nothing, or its new files
+batch (staged)  ─┬─▶ FileRewriter: a file of the table ─▶ nothing, or its new files
                  └─▶ insert: one staged file, some of its rows ─▶ new files
 ```
 On the driver, `BatchKeys` and `Retire` decide by the log alone which files a task has to read.
@@ -65,7 +65,7 @@ _AS_PY = methodcaller("as_py")
 
 @dataclass(frozen=True)
 class RowMatches:
-    """Rows of a file that a change affects, each with the batch's row that it takes.
+    """Positions of a file's rows that change, each with the matching row of the batch.
 
     Attributes:
         rows: positions of the rows in the file, sorted.
@@ -81,7 +81,7 @@ class RowMatches:
         return len(self.rows)
 
     def slice(self, start: int, end: int) -> RowMatches:
-        """Return the matches within a range of rows, their positions counted from its start.
+        """Return the matches in rows `start` to `end` (exclusive), with positions from `start` on.
 
         >>> RowMatches(np.array([1, 4, 6]), np.array([7, 8, 9])).slice(4, 6)
         RowMatches(rows=array([0]), chosen=array([8]))
@@ -91,7 +91,7 @@ class RowMatches:
 
 
 class KeyIndex:
-    """Index of a batch's keys: finds the batch's last row of a key.
+    """Index of a batch's keys, to find for rows of a file the batch's last row with their key.
 
     Keys of several columns become numbers, column by column. The number of a row's values so far
     and the place of its next value among that column's distinct ones make a pair. The place of
@@ -124,7 +124,7 @@ class KeyIndex:
         return np.sort(self._last)
 
     def find(self, columns: Sequence[pa.ChunkedArray]) -> RowMatches:
-        """Return the rows that have a key of the batch, each with the batch's last row of that key.
+        """Match rows by key: return those whose key the batch has, each with its last row there.
 
         Args:
             columns: the rows' key columns, with the batch's types; nulls allowed.
@@ -176,7 +176,7 @@ def mask(rows: Positions, count: int) -> Mask:
 
 
 class KeyRanges:
-    """Sorted keys of a batch, to compare with a file's bounds.
+    """Sorted keys of a batch, to find by a file's lowest and highest values if it may have one.
 
     Args:
         columns: the key columns of the batch.
@@ -194,7 +194,7 @@ class KeyRanges:
         self._columns = [column.take(order).combine_chunks() for column in columns]
 
     def overlaps(self, bounds: Sequence[Bounds | None]) -> bool:
-        """Whether any key of the batch lies within a file's bounds, one per key column or None."""
+        """Whether a key of the batch may lie in a file with these bounds; None: bound unknown."""
         first, start, end = self._columns[0], 0, len(self._columns[0])
         if bounds[0] is not None:
             low, high = (bound.as_py() for bound in bounds[0])
@@ -210,7 +210,7 @@ class KeyRanges:
 
 
 @dataclass(frozen=True)
-class Incoming:
+class StagedBatch:
     """A batch's rows in staged Parquet files, in the order of its records.
 
     Attributes:
@@ -229,7 +229,7 @@ class Incoming:
         return sum(rows for _, rows in self.files)
 
     def read_columns(self, names: Sequence[str]) -> pa.Table:
-        """Read columns of all rows."""
+        """Read columns of all files into one table."""
         import pyarrow.parquet as pq
 
         parts = [self.schema.empty_table().select(list(names))]
@@ -239,7 +239,7 @@ class Incoming:
         return pa.concat_tables(parts)
 
     def read_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows, in order."""
+        """Yield all rows in order, in batches of at most 131,072."""
         import pyarrow.parquet as pq
 
         for key, _ in self.files:
@@ -248,7 +248,7 @@ class Incoming:
                     yield batch.select(self.schema.names).cast(self.schema)
 
     def take(self, positions: Positions) -> pa.Table:
-        """Read all files in turn, and return the rows at sorted positions in the batch."""
+        """Return the rows at these sorted positions in the batch; reads all files."""
         parts = [self.schema.empty_table()]
         start = 0
         for batch in self.read_batches():
@@ -262,7 +262,7 @@ class Incoming:
 
 @dataclass(frozen=True)
 class NewRows:
-    """Result of a change to some rows of a file.
+    """Result of changing some rows of a file: the rows that stay, and the number removed.
 
     Attributes:
         rows: the rows that stay, changed; None for none.
@@ -277,7 +277,7 @@ class NewRows:
 
 @dataclass(frozen=True)
 class Upsert:
-    """Change that gives rows with a key of the batch the values of its last row with that key.
+    """Change of a merge: a row takes the values of the batch's last row with the same key.
 
     Attributes:
         schema: the table's columns.
@@ -290,7 +290,7 @@ class Upsert:
             of them is a bare mark, and leaves them as they are.
     """
 
-    incoming: Incoming
+    incoming: StagedBatch
     schema: pa.Schema
     merge_keys: tuple[str, ...]
     created: str
@@ -315,14 +315,14 @@ class Upsert:
         return self.index.find(table.columns)
 
     def read_context(self, chosen: Positions) -> pa.Table | None:
-        """Return the batch's rows that a file's rows take, or all last rows, with positions."""
+        """Read the batch rows at `chosen`, or all last rows if small, with their positions."""
         if self._last_rows is not None:
             return self._last_rows
         positions = np.unique(chosen)
         return _append_positions(self.incoming.take(positions), positions)
 
     def apply(self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None) -> NewRows:
-        """Give table rows the batch's values, or remove them; columns that it lacks keep theirs.
+        """Give table rows the batch's values, or remove them; columns absent in the batch stay.
 
         Args:
             rows: rows of the table.
@@ -354,7 +354,7 @@ class Upsert:
         return NewRows(changed, len(chosen) - len(rows), int(same.sum()))
 
     def _bare_marks(self, rows: pa.Table | pa.RecordBatch) -> pa.Array | None:
-        """Return a mask of the rows with nothing but key and mark; None where no row is one."""
+        """Return a mask of rows with a deletion mark but no values; None if there are none."""
         if not (self.soft_deleted and self.value_columns):
             return None
         flags = pc.is_valid(rows.column(self.soft_deleted))
@@ -364,7 +364,7 @@ class Upsert:
         return bare if bare.true_count else None
 
     def fill_marked_rows(self) -> pa.Table | None:
-        """Return last rows that are bare marks, filled with the values of the key's earlier row.
+        """Fill last rows that only mark a deletion from an earlier row of their key; or None.
 
         None if no key has both a bare mark as its last row and an earlier row with values.
         """
@@ -399,7 +399,7 @@ class Upsert:
 
     @cached_property
     def _last_rows(self) -> pa.Table | None:
-        """Last rows of all keys, kept for all files of a task; None above 64 MB of staged files."""
+        """The batch's last row of each key, cached for a task's files; None above 64 MB."""
         if self.incoming.bytes > _HELD_BYTES:
             return None
         last = self.index.last
@@ -430,7 +430,7 @@ class Retire:
         return (self.version_column, *filter(None, [self.deleted]))
 
     def may_be_in(self, file: DataFile, plan: DeltaPlan) -> bool:
-        """Whether, by its bounds, a file may hold a row of an earlier version or of none."""
+        """Whether a file may, by its bounds, hold a row of an older stream version or of none."""
         (bounds,) = _read_all_bounds(file, plan, [self.version_column])
         if bounds is None or isinstance(bounds, str):
             return True
@@ -439,7 +439,7 @@ class Retire:
         return nulls != 0 or bool(bounds[0].as_py() < self.version)
 
     def match(self, table: pa.Table) -> RowMatches:
-        """Return the rows of earlier versions not marked yet, and count those without a version."""
+        """Return the rows of older versions not marked yet; count the rows without a version."""
         versions = table.column(self.version_column)
         old = pc.fill_null(pc.less(versions, self.version), False)
         if self.deleted:
@@ -452,7 +452,7 @@ class Retire:
         return None
 
     def apply(self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None) -> NewRows:
-        """Mark the rows as deleted, or remove them; for the arguments see `Upsert.apply`."""
+        """Mark the rows as deleted, or remove them; `chosen` and `context` are not used."""
         if not self.deleted:
             return NewRows(None, len(rows))
         for name in filter(None, (self.deleted, self.updated)):
@@ -465,7 +465,7 @@ class Retire:
 
 @dataclass(frozen=True)
 class BatchKeys:
-    """A batch's keys on the driver, which find the files to read and the rows to insert.
+    """A batch's keys on the driver, to find the files to read and the rows to insert.
 
     Attributes:
         last: positions of the last rows of all keys, sorted.
@@ -479,7 +479,7 @@ class BatchKeys:
 
     @classmethod
     def read(cls, change: Upsert) -> BatchKeys:
-        """Read a staged batch's keys, and find the last row of each.
+        """Read a staged batch's keys, and find the last row of each key.
 
         Raises:
             InputError: a row has no value in a key column, or the mark of deletion is unclear.
@@ -508,7 +508,7 @@ class BatchKeys:
         return len(self.columns)
 
     def may_be_in(self, file: DataFile, plan: DeltaPlan) -> bool:
-        """Whether, by its bounds, a file may hold a row with one of the keys; True if unknown."""
+        """Whether a file may hold a row with one of the keys, by its bounds; True if unknown."""
         known: list[Bounds | None] = []
         for bounds in _read_all_bounds(file, plan, self.columns.column_names):
             if isinstance(bounds, str):
@@ -520,7 +520,7 @@ class BatchKeys:
             return True
 
     def unmatched(self, matched: Iterable[Positions]) -> Positions:
-        """Return the positions of the rows to insert, without those that rows of files matched."""
+        """Return the sorted positions of the rows to insert: all but deletions and matched rows."""
         is_matched = np.zeros(len(self.columns), dtype=bool)
         for positions in matched:
             is_matched[positions] = True
@@ -528,7 +528,7 @@ class BatchKeys:
 
 
 def deleted_rows(column: pa.ChunkedArray, when: DeleteCondition | None = None) -> pa.ChunkedArray:
-    """Return a mask of the deleted rows: true in a boolean column, any value in another.
+    """Return a mask of rows marked as deleted: true if boolean, otherwise any value but null.
 
     With a condition, its values mark a row in place of that rule; any value if it lists none.
 
@@ -545,7 +545,7 @@ def deleted_rows(column: pa.ChunkedArray, when: DeleteCondition | None = None) -
 
 
 def _check_marks(name: str, column: pa.ChunkedArray) -> None:
-    """Raise InputError if a column of text or numbers need not mark deleted rows by every value.
+    """Raise InputError if a text or number column doesn't clearly tell which rows are deleted.
 
     That is, if it has several different values, or one in every row.
     """
@@ -566,7 +566,7 @@ def _check_marks(name: str, column: pa.ChunkedArray) -> None:
 
 
 def _equal(one: pa.Array, other: pa.Array, where: Mask) -> Mask:
-    """Return, for the rows in `where` alone, which values are equal; so are two nulls, two NaNs."""
+    """Return which values are equal, for the rows in `where` alone; two nulls or NaNs are equal."""
     selected = pa.array(where)
     one, other = one.filter(selected), other.filter(selected)
     if pa.types.is_nested(one.type):
@@ -601,7 +601,7 @@ Change = Upsert | Retire
 
 @dataclass(frozen=True)
 class RewrittenFile:
-    """Result of a task for a data file that has rows to change, or rows that can't be decided.
+    """Result of rewriting one data file: new files and row counts, or only rows not decided.
 
     Attributes:
         path: the file's path in the log.
@@ -628,8 +628,8 @@ class RewrittenFile:
 
 
 @dataclass(frozen=True)
-class Rewrite:
-    """Task kernel that rewrites those data files which have rows to change."""
+class FileRewriter:
+    """Rewrites those of a task's data files that have rows to change. Picklable."""
 
     table: TableFiles
     change: Change
@@ -640,7 +640,7 @@ class Rewrite:
         return collect_rewritten(self.sink.storage, self._files(*item))
 
     def _files(self, number: int, files: Sequence[DataFile]) -> Iterator[RewrittenFile]:
-        """Yield the result of each file with rows to change or rows that can't be decided."""
+        """Rewrite each file with rows to change; yield a result, also if rows can't be decided."""
         for file in files:
             matches = self.change.match(self.table.read_columns(file, self.change.columns))
             if len(matches):
@@ -649,7 +649,7 @@ class Rewrite:
                 yield RewrittenFile(file.path, (), 0, 0, 0, 0, matches.chosen, matches.unknown)
 
     def _rewrite(self, file: DataFile, matches: RowMatches, number: int) -> RewrittenFile:
-        """Stage a file's rows in new files, the matched ones changed or removed; count them."""
+        """Stage new files with a file's rows, matched rows changed or removed; count all."""
         context = self.change.read_context(matches.chosen)
         counts = {"copied": 0, "updated": 0, "deleted": 0, "same": 0}
 
@@ -686,9 +686,9 @@ def _drop_rows(batch: pa.RecordBatch, rows: Positions) -> pa.RecordBatch:
 
 
 def insert(
-    schema: pa.Schema, sink: DeltaSink, item: tuple[int, Incoming, Positions]
+    schema: pa.Schema, sink: DeltaSink, item: tuple[int, StagedBatch, Positions]
 ) -> list[Staged]:
-    """Task kernel that stages some of a batch's rows as new rows of the table.
+    """Stage some of a batch's rows as new rows of the table, within a task.
 
     Args:
         schema: the table's columns; those that the batch lacks become null.

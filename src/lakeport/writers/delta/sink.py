@@ -101,7 +101,7 @@ def _join_small(batches: Iterator[pa.RecordBatch], max_bytes: int) -> Iterator[p
 def split_by_partition(
     batch: pa.RecordBatch, columns: Sequence[str]
 ) -> Iterator[tuple[_Values, pa.RecordBatch]]:
-    """Yield partition values, in the order of `columns`, and their rows without those columns.
+    """Split a batch: yield each partition's values and its rows without these columns.
 
     Rows of a partition stay in their order; an empty batch yields nothing.
 
@@ -157,14 +157,14 @@ class _Part:
         self._folder = partition_folder(dict(zip(sink.partitions, texts, strict=True)))
 
     def buffer(self, rows: pa.RecordBatch, *, emptied: bool) -> None:
-        """Buffer rows; `emptied` counts those whose empty partition value becomes null."""
+        """Buffer rows; `emptied`: their empty partition value becomes null, which is counted."""
         self._held.append(rows)
         self.rows += len(rows)
         self.bytes += rows.nbytes
         self.empty += len(rows) if emptied else 0
 
     def flush(self) -> list[Staged]:
-        """Write the buffered rows as a row group; return the file if that has filled it."""
+        """Write the buffered rows as a row group; if the file is full then, stage and return it."""
         if self._held:
             if self.file is None:
                 self.file = _PartitionFile(self._sink, self._next_key(), self._split)
@@ -175,7 +175,7 @@ class _Part:
         return []
 
     def close(self) -> list[Staged]:
-        """Stage the open file, and return it; none without an open file."""
+        """Stage the open file and return it in a list, which is empty without an open file."""
         if self.file is None:
             return []
         file, empty = self.file, self.empty
@@ -184,7 +184,7 @@ class _Part:
         return [staged]
 
     def _next_key(self) -> str:
-        """Return the key of the partition's next file."""
+        """Return a new key for the partition's next file, the same in each attempt of the task."""
         codec = self._sink.compression
         self._files += 1
         # From the values: the folders of two may be one on a disk that ignores case.
@@ -194,7 +194,7 @@ class _Part:
 
 
 class _PartitionPool:
-    """The partitions of one task, within the limits of memory and open files."""
+    """Buffers and open files of one task's partitions, within limits of memory and files."""
 
     def __init__(self, sink: DeltaSink, split: int) -> None:
         self._sink = sink
@@ -219,7 +219,7 @@ class _PartitionPool:
             self._flush(max(self._parts.values(), key=lambda item: item.bytes))
 
     def finish(self) -> list[Staged]:
-        """Flush and close every partition, several in threads; return all staged files."""
+        """Flush and close every partition, up to 8 at once; return all staged files."""
         before, left = list(self._staged), list(self._parts.values())
         if len(left) < 2:
             return before + [file for part in left for file in self._close(part)]
@@ -273,18 +273,18 @@ class _PartitionFile(EncodedParquet):
         self._nans: set[int] = set()
 
     def write_group(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Write batches as one row group."""
+        """Write batches as one row group; note columns with NaN for the statistics."""
         named = [relabel(batch, self._sink.files) for batch in batches]
         for batch in named:
             self._nans |= find_nan_leaves(batch, self._leaves)
         table = pa.Table.from_batches(named, schema=self._sink.files)
         self.write_groups(table, len(table))
 
-    def stage(self, partition: Mapping[str, str | None], empty: int) -> Staged:
-        """Finish the file; return it with statistics. `empty`: rows whose "" became null."""
+    def stage(self, partition: Mapping[str, str | None], emptied_rows: int) -> Staged:
+        """Finish the file; return it with statistics and the count of emptied values."""
         staged = self.finish(self._key, self._split)
         stats = make_stats(
             self.footer, self._sink.files, nans=self._nans, indexed=self._sink.indexed_columns
         )
-        token = {**staged.token, EMPTY_VALUES: empty} if empty else staged.token
+        token = {**staged.token, EMPTY_VALUES: emptied_rows} if emptied_rows else staged.token
         return replace(staged, token=token, partition=dict(partition), stats=stats)

@@ -27,7 +27,7 @@ _MISSING = object()
 
 @dataclass(frozen=True, slots=True)
 class ParquetLeaf:
-    """A leaf column of a Parquet file.
+    """A leaf column of a Parquet file: its ordinal, path and type.
 
     Attributes:
         index: the column's ordinal in the file.
@@ -54,7 +54,7 @@ def list_leaves(schema: pa.Schema) -> list[ParquetLeaf]:
 
 
 def find_nan_leaves(batch: pa.RecordBatch, leaves: Collection[ParquetLeaf]) -> set[int]:
-    """Return the ordinals of leaf columns with a NaN, which a Parquet footer does not show."""
+    """Return the ordinals of leaf columns with a NaN; columns below lists are left out."""
     found = set()
     for leaf in leaves:
         if leaf.repeated or not pa.types.is_floating(leaf.type):
@@ -74,7 +74,7 @@ def make_stats(
     nans: Collection[int] = (),
     indexed: int = INDEXED_COLUMNS,
 ) -> str:
-    """Return a data file's JSON text of `numRecords`, `minValues`, `maxValues` and `nullCount`.
+    """Return a data file's Delta statistics as JSON text: row count, bounds, null counts.
 
     Args:
         footer: the file's Parquet metadata.
@@ -103,7 +103,7 @@ def make_stats(
 def _walk(
     path: tuple[str, ...], type_: pa.DataType, repeated: bool
 ) -> Iterator[tuple[tuple[str, ...], pa.DataType, bool]]:
-    """Yield path, type and whether it is repeated, of each leaf below a type."""
+    """Yield the path and type of each leaf in a type, and whether it is below a list or map."""
     if pa.types.is_struct(type_):
         for child in type_:
             yield from _walk((*path, child.name), child.type, repeated)
@@ -119,7 +119,7 @@ def _walk(
 def _read_bounds(
     chunks: list[pq.ColumnChunkMetaData], type_: pa.DataType
 ) -> tuple[Any, Any] | None:
-    """Return a column's lowest and highest value for JSON; None if a chunk lacks bounds."""
+    """Return a column's lowest and highest value for JSON; None if a row group lacks them."""
     if pa.types.is_boolean(type_) or pa.types.is_binary(type_):
         return None
     low: Any = None
@@ -139,7 +139,7 @@ def _read_bounds(
 
 
 def _encode_bounds(low: Any, high: Any, type_: pa.DataType) -> tuple[Any, Any] | None:
-    """Return bounds for JSON, rounded outwards; None for infinity, or a time past year 9999."""
+    """Return bounds for JSON, low rounded down and high up; None for infinity or year 10000."""
     if pa.types.is_string(type_):
         return low[:_PREFIX], _truncate_upwards(high)
     if pa.types.is_floating(type_):
@@ -166,7 +166,7 @@ def _format_time(milliseconds: int) -> str:
 
 
 def _truncate_upwards(text: str) -> Any:
-    """Return the text; a long one cut to a prefix that sorts above it; _MISSING if none does."""
+    """Cut text above 32 characters so that it sorts higher; _MISSING if there is no such text."""
     if len(text) <= _PREFIX:
         return text
     for end in range(_PREFIX, 0, -1):
@@ -177,7 +177,7 @@ def _truncate_upwards(text: str) -> Any:
 
 
 def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    """Set a value in nested mappings, which are made as needed."""
+    """Set a value in nested dicts at a path, and create missing dicts."""
     for name in path[:-1]:
         tree = tree.setdefault(name, {})
     tree[path[-1]] = value

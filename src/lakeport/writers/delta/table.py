@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DeltaTableWriter(TableWriter):
-    """Lands one stream's batches in its Delta table, and retires rows, by the writer's config."""
+    """Writes one stream's batches to its Delta table: append, overwrite or merge as configured."""
 
     writer: DeltaWriter
     merger: DeltaMerger
@@ -45,7 +45,7 @@ class DeltaTableWriter(TableWriter):
         return ExistingTable(state.open_schema, tuple(state.partition_columns), state.version)
 
     def find_landed(self, batch: Batch) -> Landed | None:
-        """Return the report of this batch if its run, or with `once` any load, landed it; or None.
+        """Return the report of a batch landed before by its run, or with `once` by any; or None.
 
         Raises:
             PartlyLanded, RunMismatch: as `TableWriter.find_landed`.
@@ -66,7 +66,7 @@ class DeltaTableWriter(TableWriter):
         clock: datetime,
         tasks: int,
     ) -> TablePlan:
-        """See `TableWriter.plan`; `clock` and `tasks` are without effect."""
+        """Plan an append, overwrite or merge of a batch; `clock` and `tasks` are not used."""
         if self.config.mode is Mode.MERGE:
             merge = self.merger.plan(
                 incoming, batch.key_properties, partition_keys, only_keys=batch.has_deleted_keys
@@ -84,7 +84,7 @@ class DeltaTableWriter(TableWriter):
     def commit(
         self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, singer_state: bytes | None
     ) -> Landed:
-        """Append, overwrite or merge the staged files in one commit; see `TableWriter.commit`."""
+        """Append, overwrite or merge the staged files in one commit; `TableWriter.commit`."""
         mark = self.writer.mark(
             self.config.run_id or "", batch.sequence, batch.digest, singer_state, batch.bookmark
         )
@@ -98,9 +98,9 @@ class DeltaTableWriter(TableWriter):
         """Make the next merged batch's commit remove all rows that the table has."""
         self.merger.replaces_rows = True
 
-    def memory(self, *, writes: bool = True) -> BookmarkStore:
+    def bookmark_store(self, *, writes: bool = True) -> BookmarkStore:
         """Return the table's bookmarks; `writes` is without effect, as commits are atomic."""
-        return self.writer.memory()
+        return self.writer.bookmark_store()
 
     def retire(self, version: int, lowest_versions: Collection[int | None]) -> Landed | None:
         """Remove or mark rows of earlier stream versions; see `DeltaMerger.retire`."""

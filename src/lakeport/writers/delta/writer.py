@@ -38,7 +38,7 @@ from lakeport.schema.evolution import (
 )
 from lakeport.schema.hints import format_alter_command, quote_names
 from lakeport.schema.types import format_type
-from lakeport.writers.delta.bookmarks import DeltaMemory, check_unmoved
+from lakeport.writers.delta.bookmarks import DeltaBookmarks, check_unmoved
 from lakeport.writers.delta.commit import (
     LEFT_OUT,
     NO_CONTENT,
@@ -54,8 +54,8 @@ from lakeport.writers.delta.files import (
     FileConverter,
     TableFiles,
     convert_files,
-    find_text_files,
-    open_stored_columns,
+    find_files_to_convert,
+    map_untyped_columns,
 )
 from lakeport.writers.delta.plain import leaves_plain
 from lakeport.writers.delta.plan import (
@@ -110,9 +110,9 @@ class DeltaWriter:
         """The table's log."""
         return DeltaLog(self.storage, self.folder)
 
-    def memory(self) -> DeltaMemory:
+    def bookmark_store(self) -> DeltaBookmarks:
         """Return the table's bookmarks of its sources."""
-        return DeltaMemory(self.storage, self.folder)
+        return DeltaBookmarks(self.storage, self.folder)
 
     def plan(
         self,
@@ -123,7 +123,7 @@ class DeltaWriter:
         policy: EvolutionPolicy | str = EvolutionPolicy.EVOLVE,
         keys: Sequence[str] = (),
     ) -> DeltaPlan:
-        """Plan a batch against the table as it is now; see `plan_table` for the errors."""
+        """Plan a batch against the table's newest version; raises as `plan_table`."""
         request = TableRequest(
             Mode(mode), tuple(partition_keys), EvolutionPolicy(policy), keys=tuple(keys)
         )
@@ -132,7 +132,7 @@ class DeltaWriter:
     def plan_on(
         self, state: TableState | None, incoming: pa.Schema, request: TableRequest
     ) -> DeltaPlan:
-        """Plan a batch against a state of the table, with the config's table properties."""
+        """Plan a batch against `state` (None: a new table), with the config's table properties."""
         config = self.config
         properties = self._check_properties(config.table_properties)
         if state is None:
@@ -163,7 +163,7 @@ class DeltaWriter:
         return int(self.config.target_file_size_mb * 2**20)
 
     def _check_properties(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return properties as Delta spells them, checked by Spark; ConfigError for a bad size."""
+        """Return table properties, checked by Spark, in Delta's spelling; ConfigError if wrong."""
         others = dict(properties)
         own = [others.pop(n) for n in properties if n.lower() == TARGET_FILE_SIZE.lower()]
         for value in own:
@@ -176,7 +176,7 @@ class DeltaWriter:
         return {**checked, TARGET_FILE_SIZE: own[-1]} if own else checked
 
     def sink(self, plan: DeltaPlan) -> DeltaSink:
-        """Return the sink that stages the plan's data files; for Spark's writer unpartitioned."""
+        """Return the sink that stages a plan's data files; unpartitioned if Spark has to write."""
         partitions = () if plan.needs_spark else plan.partition_columns
         files = (
             plan.schema
@@ -201,7 +201,7 @@ class DeltaWriter:
         singer_state: bytes | None = None,
         bookmark: Bookmark | None = None,
     ) -> CommitMark:
-        """Return the mark of a new commit; a bookmark's document is written now.
+        """Return the `CommitMark` that identifies a commit; write the bookmark's file, if any.
 
         Args:
             run_id: the run's id, by which a repeated batch lands once; empty for none.
@@ -214,7 +214,7 @@ class DeltaWriter:
         Raises:
             DestinationError: the store refused.
         """
-        moved = None if bookmark is None else self.memory().write(bookmark)
+        moved = None if bookmark is None else self.bookmark_store().write(bookmark)
         commit_id = str(uuid.uuid4())
         return CommitMark(
             run_id, self.stream, sequence, digest, self.run, commit_id, singer_state, moved
@@ -234,7 +234,7 @@ class DeltaWriter:
         return None if last < sequence else self._skip_landed(version, run_id, sequence, digest)
 
     def find_landed_content(self, sequence: int, content: Mapping[str, str]) -> Landed | None:
-        """Return the report of an append that `once` leaves out; None for one that is to land.
+        """With `once`, return the report of an append whose files were all landed before; or None.
 
         `content` is as for `commit`. Raises PartlyLanded if some of the files were landed before.
         """
@@ -248,7 +248,7 @@ class DeltaWriter:
     def skip_loaded(
         self, content: BatchContent, loaded: Collection[str], sequence: int, version: int
     ) -> Landed | None:
-        """Return the report of an append of which `once` leaves out all files; None for no file.
+        """Return the report of a skipped append if all its files are in `loaded`; None for none.
 
         Raises PartlyLanded if it leaves out some of them.
         """
@@ -286,7 +286,7 @@ class DeltaWriter:
         )
 
     def commit_operation(self, operation: TableOperation) -> Landed:
-        """Commit an operation, planned again for as long as other writers' commits conflict.
+        """Commit an operation in up to 15 attempts, planned again after each conflict.
 
         Returns:
             The report, of a skipped batch where the operation's run has landed it before.
@@ -324,7 +324,7 @@ class DeltaWriter:
         )
 
     def try_commit(self, change: TableChange, txn: TableTransaction) -> CommitOutcome:
-        """Publish a change's files and commit it in one attempt, by the log or by Spark's writer.
+        """Publish a change's files and commit it, without a retry; by Spark if the plan needs it.
 
         Raises as `TableTransaction.commit`.
         """
@@ -338,14 +338,14 @@ class DeltaWriter:
         return outcome
 
     def _begin_transaction(self, plan: DeltaPlan) -> TableTransaction:
-        """Begin a transaction on the newest version, with the engine for the history."""
+        """Begin a transaction on the newest version; its history entry names the engine."""
         txn = TableTransaction.begin(self.log, plan, self.session, by_log=self.by_log)
         if self.engine is not None:
             txn.engine = self.engine.report()
         return txn
 
     def _commit_first_types(self, batch: DeltaPlan) -> bool:
-        """Commit the first types that a batch brings, if data files have text in those places.
+        """Commit types for columns that were null so far, if files have text there; True if done.
 
         Where no file has, the batch's own commit sets the types, but not if Spark makes that.
 
@@ -367,13 +367,13 @@ class DeltaWriter:
         return True
 
     def _read_last_sequence(self, txn: TableTransaction, run_id: str) -> int:
-        """Return the run's last landed sequence, -1 for none; later commits of the run conflict."""
+        """Return the run's last batch number, -1 if none; make the run's later commits conflict."""
         name = run_app_id(run_id, self.stream)
         txn.watch(name)
         return txn.last_transactions([name])[name]
 
     def _skip_landed(self, version: int, run_id: str, sequence: int, digest: str) -> Landed:
-        """Return the report of a skipped batch; warn if the log lacks its commit.
+        """Return the report of a batch that its run landed before; warn if the log lost its commit.
 
         Raises:
             RunMismatch: the run landed another content under this number.
@@ -403,7 +403,7 @@ class DeltaWriter:
 
 @dataclass
 class TableOperation(ABC):
-    """One operation on a table, which `DeltaWriter.commit_operation` commits.
+    """Base of the operations on a table that `DeltaWriter.commit_operation` commits.
 
     Attributes:
         plan: the operation's plan, on the state for which it was prepared.
@@ -417,14 +417,14 @@ class TableOperation(ABC):
 
     @abstractmethod
     def plan_change(self, plan: DeltaPlan, txn: TableTransaction) -> TableChange | Landed:
-        """Return the change to commit, or the report where there is nothing to commit.
+        """Return the change to commit, or a report if there is nothing to commit.
 
         Both arguments are of the table's present state. Files that are staged for the change are
         added to `txn.files`.
         """
 
     def plan_on(self, state: TableState | None) -> DeltaPlan:
-        """Return the plan on a state of the table: the prepared one if the state allows that.
+        """Return the prepared plan if it suits `state`, else plan again.
 
         Raises:
             CommitConflict: another writer changed the schema so that staged files don't fit it.
@@ -435,7 +435,7 @@ class TableOperation(ABC):
         return self.plan if state is None and base is None else self.replan(state)
 
     def replan(self, state: TableState | None) -> DeltaPlan:
-        """Plan on another state of the table; CommitConflict if staged files don't fit it."""
+        """Plan again for another state of the table; CommitConflict if staged files don't fit."""
         plan = self.plan
         current = self.writer.plan_on(state, plan.incoming, plan.request)
         files_fit = (
@@ -454,7 +454,7 @@ class TableOperation(ABC):
 
 
 def _is_castless(table: pa.Schema, files: pa.Schema) -> bool:
-    """Whether files with these columns can be part of a table without a cast."""
+    """Whether files with these columns fit the table's columns without a cast."""
     try:
         return not plan_evolution(table, files, EvolutionPolicy.STRICT).cast
     except SchemaConflict:
@@ -472,7 +472,7 @@ class WriteOperation(TableOperation):
     content: BatchContent = NO_CONTENT
 
     def plan_change(self, plan: DeltaPlan, txn: TableTransaction) -> TableChange | Landed:
-        """Return the files to add and remove, or the report of an append that `once` skips.
+        """Return the change that adds and removes files; a report if `once` skips the append.
 
         Raises:
             PartlyLanded: some of the files were landed before, and are to be left out.
@@ -497,7 +497,7 @@ class WriteOperation(TableOperation):
 
 @dataclass
 class FirstTypesOperation(TableOperation):
-    """Rewrites data files with text in places that get their first type; changes no row.
+    """Rewrites files with text for a column that was null so far and gets a type; no row changes.
 
     Attributes:
         batch: the plan of the batch that brings the types.
@@ -507,7 +507,7 @@ class FirstTypesOperation(TableOperation):
 
     @classmethod
     def of(cls, writer: DeltaWriter, batch: DeltaPlan) -> FirstTypesOperation:
-        """Return the operation for a batch's first types on an existing table, with a new mark."""
+        """Return the operation that gives null columns of an existing table the batch's types."""
         assert batch.base is not None
         columns = batch.evolution.schema
         plan = replace(
@@ -524,7 +524,7 @@ class FirstTypesOperation(TableOperation):
         raise conflict_error()
 
     def plan_change(self, plan: DeltaPlan, txn: TableTransaction) -> TableChange | Landed:
-        """Return the files to rewrite; a report of no rows if the batch's commit can set the types.
+        """Stage rewritten files and return the change; an empty report if no file needs it.
 
         Raises:
             SchemaConflict: another program has written a value into such a place, or a file to
@@ -534,11 +534,11 @@ class FirstTypesOperation(TableOperation):
         writer, batch, state = self.writer, self.batch, plan.base
         assert state is not None
         after = {f.name: f.type for f in file_schema(plan.schema_json, plan.schema)}
-        untyped = open_stored_columns(state.schema_json, state.open_schema)
+        untyped = map_untyped_columns(state.schema_json, state.open_schema)
         before = {name: type_ for name, type_ in untyped.items() if name in after}
         files = txn.all_files()
         self._check_partitions(batch, before, files)
-        rewritten = find_text_files(writer.log, files, before, after)
+        rewritten = find_files_to_convert(writer.log, files, before, after)
         if not (rewritten or batch.needs_spark):
             return Landed(writer.stream, writer.uri, -1, 0, version=txn.version)
         if any(file.deletion_vector for file in rewritten):
@@ -564,7 +564,7 @@ class FirstTypesOperation(TableOperation):
     def _check_partitions(
         self, batch: DeltaPlan, before: Mapping[str, pa.DataType], files: Sequence[DataFile]
     ) -> None:
-        """Raise SchemaConflict if a file has text in a partition column without a type so far."""
+        """Raise SchemaConflict if a file has a value in a partition column that was null so far."""
         for name, physical in physical_names(batch.schema_json, batch.partition_columns).items():
             if physical in before and any(file.partition.get(physical) for file in files):
                 type_ = format_type(batch.evolution.schema.field(name).type)

@@ -30,8 +30,8 @@ _KEPT: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class FileMemory:
-    """The bookmarks of one table of files; a `lakeport.model.BookmarkStore`.
+class FileBookmarks:
+    """Bookmarks of one table of files: how far its sources were read; a `model.BookmarkStore`.
 
     Attributes:
         table: the table's folder below the root, date folders not included.
@@ -52,7 +52,7 @@ class FileMemory:
         return after + 1
 
     def bookmark(self, name: str) -> SavedBookmark:
-        """Return the value and number of a source's bookmark; `SavedBookmark()` without one.
+        """Return a source's bookmark, an empty one if none; may finish an interrupted load first.
 
         With `writes`, finishes an interrupted load's batch first, and deletes old journal entries.
 
@@ -70,7 +70,7 @@ class FileMemory:
         return SavedBookmark() if done is None else SavedBookmark(done.bookmark or {}, number)
 
     def _finish(self, journal: Journal, number: int, intent: Intent) -> DoneEntry | None:
-        """Publish an interrupted load's batch; None if it has to be staged again.
+        """Publish the batch of an interrupted load; None if it has to be staged again.
 
         Raises:
             CommitConflict: that load may still be publishing.
@@ -90,7 +90,7 @@ class FileMemory:
 
 @dataclass(frozen=True, slots=True)
 class JournalSlot:
-    """A batch's place in a journal: of its run, or of the bookmark that it moves.
+    """Journal and number under which a batch is recorded, and the digest of its content.
 
     Attributes:
         digest: digest by which a repeated batch of that number is recognised.
@@ -102,7 +102,7 @@ class JournalSlot:
 
 
 def bookmark_slot(bookmark: Bookmark, storage: Storage, table: str) -> JournalSlot:
-    """Return the place of the batch that moves a bookmark, in the bookmark's journal."""
+    """Return the journal and number that record a batch with this bookmark: `after` + 1."""
     text = json.dumps(bookmark.value, sort_keys=True, ensure_ascii=False)
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     journal = _bookmark_journal(storage, table, bookmark.name)

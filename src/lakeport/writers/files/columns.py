@@ -56,7 +56,7 @@ class RecordedColumns:
 
 @dataclass(frozen=True)
 class ColumnLog:
-    """Reads and writes the records of one table's columns.
+    """Numbered JSON records of one table's columns: reads the newest one, and adds further ones.
 
     Attributes:
         table: the table's folder below the root, date folders not included.
@@ -88,7 +88,7 @@ class ColumnLog:
         return replace(record, number=newest, modified=found[newest].modified)
 
     def write(self, number: int, schema: pa.Schema, *, pending: bool = False) -> None:
-        """Create a record of the columns; ObjectExists if the number has other columns.
+        """Create record `number`; ObjectExists if there is one with other content.
 
         Raises:
             DestinationError: the store refuses.
@@ -119,7 +119,7 @@ class ColumnLog:
         return int(text) if text.isdecimal() else -1
 
     def _read_by_name(self) -> RecordedColumns:
-        """Read records by number, from 0 on, where listing is denied; return the last, unreadable.
+        """Return the last record, read by number from 0 on, as the store denies listing.
 
         A store may deny reading an absent object as well: that ends the search, too.
         """
@@ -133,7 +133,7 @@ class ColumnLog:
         return found
 
     def _read_footer(self, number: int) -> RecordedColumns:
-        """Return the columns of the newest Parquet file, direct ones before those in subfolders.
+        """Return the newest Parquet file's columns; files in the folder go before subfolders'.
 
         Columns without a value are null. No schema if there is no such file, or it is damaged.
         """
@@ -154,7 +154,7 @@ class ColumnLog:
             return RecordedColumns(number=number)
 
     def _is_data(self, item: StoredObject) -> bool:
-        """Whether an object is a Parquet file of the table with bytes, and no `_` or `.` path."""
+        """Whether an object is a `.parquet` file with bytes, and no part of its path is hidden."""
         path = item.key[len(self.table) + 1 :]
         hidden = any(part.startswith(("_", ".")) for part in path.split("/"))
         return path.endswith(".parquet") and not hidden and item.bytes > 0
@@ -163,7 +163,7 @@ class ColumnLog:
 def plan_columns(
     known: pa.Schema | None, incoming: pa.Schema, policy: str, *, typed: bool
 ) -> tuple[Evolution, pa.Schema, tuple[str, ...]]:
-    """Plan the columns of a batch's files and of the table, by the rules of `plan_evolution`.
+    """Plan a batch: return the evolution to its files' columns, the table's columns, warnings.
 
     Args:
         known: the table's columns; None where there is no table.
@@ -208,7 +208,7 @@ def file_columns(table: pa.Schema, *, typed: bool = True) -> pa.Schema:
 
 
 def _fits(field: pa.Field, new: pa.Field) -> bool:
-    """Whether a batch's column can be stored in a table's column, which may widen for it."""
+    """Whether a batch's column fits a table's column, also by widening it."""
     try:
         plan_evolution(pa.schema([field]), pa.schema([new]))
     except SchemaConflict:
@@ -222,7 +222,7 @@ def _replace_fields(schema: pa.Schema, fields: Mapping[str, pa.Field]) -> pa.Sch
 
 
 def _without_nulls(schema: pa.Schema, footer: Any) -> pa.Schema:
-    """Return the schema with type null for columns that have only nulls by the footer's counts."""
+    """Return the schema with type null for columns whose footer statistics count only nulls."""
     empty: dict[str, bool] = {}
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)

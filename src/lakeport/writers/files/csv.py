@@ -50,7 +50,7 @@ class EncodedCsv(EncodedFile):
         self._packer.write(encode_header(schema.names))
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows, whose batch has the file's schema; InputError for a year outside 1-9999."""
+        """Encode and append rows at once; InputError for a date or time outside years 1 to 9999."""
         self.rows += batch.num_rows
         for text in encode_rows(batch):
             self._packer.write(text)
@@ -95,7 +95,7 @@ def _encode_cells(array: pa.Array, column: str) -> pa.Array:
 
 
 def _quote(text: pa.Array) -> pa.Array:
-    """Quote texts that are empty, or have a comma, a quote or a line break."""
+    """Return the texts, in quotes if empty or with a comma, a quote or a line break."""
     if contains_any(text, _CSV_SPECIAL):
         special = pc.match_substring_regex(text, '[",\\r\\n]|^$')
         text_inside = pc.replace_substring(text, '"', '""')

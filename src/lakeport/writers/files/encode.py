@@ -26,7 +26,7 @@ _CSV_TYPE = {
 
 @dataclass(frozen=True)
 class Encoder:
-    """A file format with its options. Pickled into Spark tasks.
+    """File format, Parquet or CSV, and compression of a table's files. Picklable.
 
     Parquet is version 2.6: timestamps as INT64 microseconds in UTC, statistics for every column.
     CSV has a header row; `lakeport.writers.files.csv` tells how values are written.
@@ -51,13 +51,13 @@ class Encoder:
 
     @property
     def content_type(self) -> str:
-        """Media type of the objects."""
+        """Media type of the files, such as `application/gzip`."""
         if self.has_types:
             return "application/vnd.apache.parquet"
         return _CSV_TYPE[self.compression]
 
     def open(self, schema: pa.Schema, out: StageWriter) -> EncodedFile:
-        """Return a Parquet or CSV file of these columns that is encoded onto a stage writer."""
+        """Open a Parquet or CSV file of these columns, whose bytes go to the stage writer `out`."""
         if self.has_types:
             from lakeport.writers.parquet import EncodedParquet
 

@@ -75,7 +75,7 @@ class PlannedObject:
 
 @dataclass(frozen=True)
 class Intent:
-    """Journal entry of the objects that a run is about to publish for one batch.
+    """Journal entry, written first, of the objects that a run is about to publish for a batch.
 
     Attributes:
         digest: digest of the batch's input, by which a repeated run recognises the batch.
@@ -98,7 +98,7 @@ class Intent:
 
 @dataclass(frozen=True)
 class DoneEntry:
-    """Journal entry of the objects that a run has published for one batch."""
+    """Journal entry, written last, of the objects that a run has published for a batch."""
 
     digest: str
     keys: tuple[str, ...]
@@ -109,7 +109,7 @@ class DoneEntry:
 
 @dataclass(frozen=True)
 class Journal:
-    """Entries of one run's batches for one table; or of one bookmark, by its name as run id.
+    """Entries of one run's batches in one table; a bookmark's journal has its name as run id.
 
     Attributes:
         table: the table's folder below the root, date folders not included.
@@ -122,7 +122,7 @@ class Journal:
     home: str = HOME
 
     def read_done(self, sequence: int, digest: str) -> DoneEntry | None:
-        """Return a batch's done entry; None if there is none. RunMismatch for another digest."""
+        """Return a batch's done entry, or None; RunMismatch if its digest differs."""
         entry = self._read(self._key(sequence))
         if entry is None:
             return None
@@ -177,14 +177,14 @@ class Journal:
         return (newest, _decode_done(entry)) if entry is not None else (-1, None)
 
     def prune(self, before: int) -> None:
-        """Delete the entries of all batches below a sequence, which no repeated run reads."""
+        """Delete the journal entries of all batches with numbers below `before`."""
         for entry in list(self.storage.list(self._folder)):
             number = entry.key.rpartition("/")[2].partition(".")[0]
             if number.isdecimal() and int(number) < before:
                 self.storage.delete(entry.key)
 
     def mismatch_error(self, sequence: int) -> RunMismatch:
-        """Return the RunMismatch for a batch with other content than the run has landed before."""
+        """Return the error for a batch whose content is not what the run landed before."""
         return RunMismatch(
             f"run {self.run_id!r} landed another content as batch {sequence} of {self.table!r}",
             "repeat a run with the same input and batch sizes, or give it another `run_id`.",
@@ -238,7 +238,7 @@ def _bookmark_entry(bookmark: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _describe_object(item: PlannedObject) -> dict[str, Any]:
-    """Return a planned object as JSON values, without the token's items that begin with `_`."""
+    """Return a planned object as JSON values, without private (`_`) items of its token."""
     staged = item.staged
     return {
         "key": item.key,
@@ -252,7 +252,7 @@ def _describe_object(item: PlannedObject) -> dict[str, Any]:
 
 
 def _decode_object(item: Mapping[str, Any]) -> PlannedObject:
-    """Parse a planned object."""
+    """Parse a planned object from its JSON values in a journal entry."""
     staged = Staged(
         key=item["staged_key"],
         token=item["token"],
@@ -270,7 +270,7 @@ _publishers: Final[set[str]] = set()
 
 @contextmanager
 def register_publisher() -> Iterator[Callable[[], Mapping[str, Any]]]:
-    """Register this load as publishing while the body runs; yield a maker of the owner's record.
+    """Register this load as publishing while the body runs; yield a function for its identity.
 
     The record is JSON values for the journal: host, process, its start, the load and the time.
     """
@@ -290,7 +290,7 @@ def register_publisher() -> Iterator[Callable[[], Mapping[str, Any]]]:
 
 
 def may_still_publish(owner: Mapping[str, Any] | None) -> bool:
-    """Whether an intent's owner may still be publishing: False for None or an ended load.
+    """Whether the load that wrote an intent may still be publishing; False for None.
 
     A load on another host may for 10 minutes. `owner` is a record of `register_publisher`.
 
@@ -323,7 +323,7 @@ def _start_ticks(process: int) -> str:
 
 @dataclass
 class FilePublisher:
-    """Publishes the staged objects of one batch.
+    """Publishes the staged objects of one batch, and tries further keys if some are taken.
 
     Attributes:
         objects: each object with its planned key; an object gets another key if its is taken.
@@ -358,7 +358,7 @@ class FilePublisher:
             raise ObjectExists(f"{taken} exists already", "stage these rows under other names.")
 
     def _publish_object(self, index: int) -> None:
-        """Publish one object, under further keys while one is taken, or add it to `clashes`.
+        """Publish one object; if its key is taken, try further keys, or add it to `clashes`.
 
         Records the plan before a further key is tried. DestinationError after 10,000 taken keys.
         """
@@ -386,7 +386,7 @@ class FilePublisher:
                 return
 
     def make_intent(self, digest: str, attempt: int) -> Intent:
-        """Return the journal entry of the present plan, without bookmark and owner."""
+        """Return an intent for the objects as planned now, without bookmark and owner."""
         names = {
             "folder": self.names.folder,
             "clock": self.names.clock.isoformat(),
@@ -399,7 +399,7 @@ class FilePublisher:
 def finish_interrupted(
     storage: Storage, journal: Journal, sequence: int, intent: Intent
 ) -> DoneEntry | None:
-    """Publish the objects of an interrupted run's intent, and return the done entry written.
+    """Publish an interrupted run's objects and write its done entry; None if one has expired.
 
     None if an object can't be published any more. Visible ones are deleted then, and the batch has
     to be staged again.
@@ -437,14 +437,14 @@ def finish_interrupted(
 
 
 def discard_staging_names(storage: Storage, objects: Iterable[PlannedObject]) -> None:
-    """Delete the staging names of visible objects, in stores that can rename staged objects."""
+    """Delete the staging names of published objects, in stores that can rename staged objects."""
     if storage.can_rename_staged:
         for planned in objects:
             storage.discard(planned.staged)
 
 
 def discard_interrupted(storage: Storage, intent: Intent) -> bool:
-    """Discard an interrupted run's staged objects; or return False if one is visible."""
+    """Discard an interrupted run's staged objects; if one is visible, return False instead."""
     if any(storage.is_published(planned.staged, planned.key) for planned in intent.objects):
         return False
     for planned in intent.objects:
@@ -459,7 +459,7 @@ def _parse_names(entry: Mapping[str, Any]) -> ObjectNames:
 
 
 def make_done_entry(digest: str, objects: list[PlannedObject]) -> DoneEntry:
-    """Return the journal entry of objects that are all visible."""
+    """Return the done entry of published objects: their keys, and total rows and bytes."""
     return DoneEntry(
         digest,
         tuple(planned.key for planned in objects),
@@ -469,7 +469,7 @@ def make_done_entry(digest: str, objects: list[PlannedObject]) -> DoneEntry:
 
 
 def _delete_published(publisher: FilePublisher) -> None:
-    """Delete a batch's visible objects, and discard its staged ones; or raise PermissionRefused."""
+    """Delete a batch's visible objects and discard the staged ones; PermissionRefused if denied."""
     storage = publisher.storage
     for planned in publisher.published:
         try:

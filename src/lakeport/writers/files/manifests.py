@@ -31,14 +31,14 @@ _THREADS = 16
 
 
 class ManifestFile(msgspec.Struct):
-    """A file that a load has landed."""
+    """URI and row count of a file that a load has landed."""
 
     uri: str
     rows: int
 
 
 class Manifest(msgspec.Struct):
-    """Facts of one load, read from its manifest, which has more.
+    """The facts of one load that are read from its manifest: time, rows, files, untyped columns.
 
     Attributes:
         table: the table's folder, as users name it.
@@ -61,7 +61,7 @@ def read_manifests(storage: Storage, folder: str, limit: int) -> list[Manifest]:
 
 
 def find_untyped_files(storage: Storage, folder: str) -> list[str]:
-    """Return the sorted keys of a table's files that store text where no value gave a type."""
+    """Return the sorted keys of existing files that were landed with untyped columns."""
     loads = [load for load in _read_newest(storage, folder, 0) if load.untyped]
     keys = {folder + file.uri.removeprefix(load.table) for load in loads for file in load.files}
     return sorted(keys & {item.key for item in storage.list(folder)}) if keys else []
@@ -81,7 +81,7 @@ def count_rows_after(loads: Sequence[Manifest], rows: int | None) -> list[tuple[
 
 
 def _read_newest(storage: Storage, folder: str, limit: int) -> Iterator[Manifest]:
-    """Yield a table's newest `limit` manifests by name (0: all), read in threads; skip damaged."""
+    """Yield a table's newest `limit` manifests, oldest first (0: all); skip damaged ones."""
     if not folder:
         return
     home = f"{HOME}/manifests/{safe_segment(folder)}"

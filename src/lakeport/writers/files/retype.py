@@ -31,7 +31,7 @@ def has_text_places(files: pa.Schema, table: pa.Schema) -> bool:
 
 
 def retype_files(storage: Storage, keys: Sequence[str], columns: pa.Schema) -> tuple[str, ...]:
-    """Rewrite the files that have text in place of another type; return one warning on failures.
+    """Rewrite files that have text where `columns` have another type; warn of failures.
 
     A file with a value in such a place stays as it is. Never raises for a store or damaged file.
     """
@@ -56,9 +56,9 @@ def retype_files(storage: Storage, keys: Sequence[str], columns: pa.Schema) -> t
     return (retype_warning(len(failures), failures[0]),) if failures else ()
 
 
-def retype_warning(files: int, reason: str) -> str:
-    """Return the warning that a number of files keep text in places that have another type now."""
-    count = f"{files:,} earlier files" if files > 1 else "an earlier file"
+def retype_warning(file_count: int, reason: str) -> str:
+    """Return the warning that `file_count` files could not be given the table's types."""
+    count = f"{file_count:,} earlier files" if file_count > 1 else "an earlier file"
     return (
         f"{count} without a value where this load has the first one could not be given its type, "
         f"and few readers take the folder for one table; the next load tries again: {reason}"
@@ -68,7 +68,7 @@ def retype_warning(files: int, reason: str) -> str:
 def retype_late(
     storage: Storage, table: str, keys: Sequence[str], planned_record: int = -1
 ) -> tuple[str, ...]:
-    """Retype visible files if the columns' record is newer than `planned_record`; return warnings.
+    """Rewrite just published files if the table has a newer record of its columns; return warnings.
 
     Never raises for a store that refuses.
 
@@ -88,7 +88,7 @@ def retype_late(
 
 
 def _open_text(there: pa.DataType, table: pa.DataType) -> pa.DataType:
-    """Return a file's type with null, or an empty struct, for text where the table has no text."""
+    """Return a file's type with null or an empty struct for text that is no text in the table."""
     if pa.types.is_string(there) and not pa.types.is_string(table):
         return EMPTY_STRUCT if pa.types.is_struct(table) else pa.null()
     if pa.types.is_struct(there) and pa.types.is_struct(table):
@@ -107,7 +107,7 @@ def _open_text_field(field: pa.Field, table: pa.DataType) -> pa.Field:
 
 
 def _retype_file(data: bytes, columns: pa.Schema) -> bytes:
-    """Return a Parquet file's bytes, encoded again in its codec with the same rows and new types.
+    """Encode a Parquet file's rows again with other types, in the same codec; return its bytes.
 
     Raises:
         UnexpectedValue: the file has a value in a place that is to get another type.

@@ -113,7 +113,7 @@ class FileSink:
         return staged
 
     def _begin(self, key: str) -> EncodedFile:
-        """Open the encoder of a new object on a new upload; abort the upload on an error."""
+        """Begin an object: open an upload and its encoder; abort the upload on an error."""
         out = measure_upload(self.storage.stage(key, self.encoder.content_type))
         try:
             return self.encoder.open(self.schema, out)
@@ -125,7 +125,7 @@ class FileSink:
 def _skip_landed(
     batches: Iterator[pa.RecordBatch], landed: tuple[RowRange, ...]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches without the rows in the landed ranges; omit batches left empty."""
+    """Yield the rows outside of the `landed` ranges, as slices of the batches."""
     end = 0
     for batch in batches:
         first, end = end, end + batch.num_rows

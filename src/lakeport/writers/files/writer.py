@@ -22,7 +22,7 @@ from lakeport.model import Batch, Landed, Staged, Storage
 from lakeport.schema.evolution import TypeConflict, list_change_warnings
 from lakeport.schema.nested import has_untyped
 from lakeport.writers.base import ExistingTable, TablePlan, TableWriter
-from lakeport.writers.files.bookmarks import FileMemory, JournalSlot, bookmark_slot
+from lakeport.writers.files.bookmarks import FileBookmarks, JournalSlot, bookmark_slot
 from lakeport.writers.files.columns import ColumnLog, RecordedColumns, file_columns, plan_columns
 from lakeport.writers.files.encode import Encoder
 from lakeport.writers.files.journal import (
@@ -56,7 +56,7 @@ _OTHERWISE = (
 
 @dataclass
 class _Attempts:
-    """State of the batch that is being landed, over its attempts.
+    """What the next attempt at a batch needs to know: ordinals, intents, visible objects.
 
     Attributes:
         sequence: the batch's sequence; -1 for none.
@@ -77,7 +77,7 @@ class _Attempts:
 
 @dataclass(frozen=True)
 class _PlanDetail:
-    """`TablePlan.detail` of a table of files: the objects' names, the columns after the batch."""
+    """The objects' names and the table's columns after the batch; the `detail` of a TablePlan."""
 
     names: ObjectNames
     columns: pa.Schema
@@ -131,7 +131,7 @@ class FilesWriter(TableWriter):
         return ExistingTable(schema, (), -1, typed=self.encoder.has_types)
 
     def find_landed(self, batch: Batch) -> Landed | None:
-        """Return the report of a batch that its run has landed; None for a batch to land.
+        """Return the report of a batch that its run landed; finish or discard an interrupted one.
 
         Publishes the objects of an interrupted run's same batch, or discards them.
 
@@ -165,7 +165,7 @@ class FilesWriter(TableWriter):
         return self._report(batch, done, done.rows, warnings=(note,))
 
     def _journal_slot(self, batch: Batch) -> JournalSlot | None:
-        """Return the batch's place in a journal; None without a bookmark or a run id."""
+        """Return the journal and number for a batch; None without a bookmark or a run id."""
         if batch.bookmark is not None:
             return bookmark_slot(batch.bookmark, self.storage, self.table)
         if self.journal is None:
@@ -202,7 +202,7 @@ class FilesWriter(TableWriter):
         clock: datetime,
         tasks: int,
     ) -> TablePlan:
-        """Plan the batch's columns and object names, and return them with the sink.
+        """Plan a batch's columns and object names; the plan has the sink for its tasks.
 
         Args:
             incoming: the batch's columns; files leave out those that never had a value.
@@ -241,7 +241,7 @@ class FilesWriter(TableWriter):
         return TablePlan(files, sink, _PlanDetail(names, columns), warnings, untyped)
 
     def _plan_columns(self, incoming: pa.Schema) -> tuple[pa.Schema, pa.Schema, tuple[str, ...]]:
-        """Return the columns of the batch's files, those of the table, and warnings.
+        """Return the columns of the batch's files, those of the table after it, and warnings.
 
         A table whose files were deleted starts over with the batch's columns.
 
@@ -289,7 +289,7 @@ class FilesWriter(TableWriter):
         return not self._lost_race and age > _PUBLISHING and not self._has_any_file()
 
     def _has_any_file(self) -> bool:
-        """Whether the table has files, True once known; also if the store refuses to list."""
+        """Whether the table has any object, or listing is refused; True is cached."""
         if not self._has_files:
             try:
                 self._has_files = self._column_log.has_files()
@@ -298,7 +298,7 @@ class FilesWriter(TableWriter):
         return self._has_files
 
     def _record_columns(self, columns: pa.Schema) -> tuple[str, ...]:
-        """Record the table's columns if they are new, and retype earlier files; return warnings.
+        """Write a record if columns are new, and retype earlier files if needed; return warnings.
 
         Raises:
             ObjectExists: another load has changed the columns meanwhile: plan and stage again.
@@ -320,14 +320,14 @@ class FilesWriter(TableWriter):
         return warnings + self._retype_files(self._columns) if pending else warnings
 
     def _needs_retyping(self, columns: pa.Schema) -> bool:
-        """Whether earlier files may have text where the table gets another type; False for CSV."""
+        """Whether earlier files may have text where the table gets another type."""
         before = self._read_columns().schema
         if before is None or not self.encoder.has_types:
             return False
         return has_text_places(file_columns(before), file_columns(columns))
 
     def _retype_files(self, columns: RecordedColumns) -> tuple[str, ...]:
-        """Rewrite earlier files with the table's types where they have no value; return warnings.
+        """Rewrite earlier files that have text instead of the table's types; return warnings.
 
         The record stays pending until all are rewritten, so that the next load goes on with it.
 
@@ -353,7 +353,7 @@ class FilesWriter(TableWriter):
 
     @contextmanager
     def register_publishing(self) -> Iterator[None]:
-        """Register this load as publishing while the body runs: no other finishes its intents.
+        """Register this load as publishing, so that no other load finishes its batch meanwhile.
 
         That holds also between a refused commit and the commit of the objects staged again.
         """
@@ -367,7 +367,7 @@ class FilesWriter(TableWriter):
     def commit(
         self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, singer_state: bytes | None
     ) -> Landed:
-        """Publish the staged objects: columns and intent first, done entry and manifest after.
+        """Publish staged objects: first record columns and intent, then done entry and manifest.
 
         Raises:
             ObjectExists: keys are taken and the objects can't get others. The other objects are
@@ -405,7 +405,7 @@ class FilesWriter(TableWriter):
     def _make_publisher(
         self, plan: TablePlan, staged: Sequence[Staged], batch: Batch
     ) -> FilePublisher:
-        """Return the publisher of the staged objects and of those visible since a refused commit.
+        """Return a publisher of the staged objects, with those that an earlier attempt published.
 
         It writes an intent to the batch's journal, if there is one, and counts it.
         """
@@ -437,7 +437,7 @@ class FilesWriter(TableWriter):
     def _keep_published(
         self, plan: TablePlan, staged: Sequence[Staged], publisher: FilePublisher
     ) -> None:
-        """Keep ranges of the rows that are visible after a refused commit, for the next plan."""
+        """Note the rows visible after ObjectExists, so that the next plan leaves them out."""
         attempts, tasks = self._attempts, max(1, plan.detail.names.tasks)
         clashes = [planned.staged for planned in publisher.clashes]
         most_objects = 1
@@ -452,7 +452,7 @@ class FilesWriter(TableWriter):
         attempts.held = [planned.staged for planned in publisher.published]
 
     def _recovery_advice(self, publisher: FilePublisher) -> str:
-        """Return the hint for a batch published in part: repeat the run, or the visible objects.
+        """Return the hint after a failure: repeat the run, or delete visible objects; or empty.
 
         Empty if no object is visible.
         """
@@ -503,14 +503,14 @@ class FilesWriter(TableWriter):
         )
 
     def discard(self, staged: Sequence[Staged]) -> None:
-        """Delete staged objects, but for those that a repeated run can still publish."""
+        """Delete staged objects, except those that a repeated run can still publish."""
         for one in staged:
             if one not in self._attempts.held:
                 self.storage.discard(one)
 
-    def memory(self, *, writes: bool = True) -> FileMemory:
-        """Return the table's bookmarks; see `TableWriter.memory`."""
-        return FileMemory(self.storage, self.table, writes)
+    def bookmark_store(self, *, writes: bool = True) -> FileBookmarks:
+        """Return the table's bookmarks; see `TableWriter.bookmark_store`."""
+        return FileBookmarks(self.storage, self.table, writes)
 
     def prune(self, sequence: int) -> None:
         """Delete the journal's entries of the run's batches before this one."""
