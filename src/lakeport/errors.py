@@ -229,7 +229,7 @@ class SparkFailure(LakeportError):
 
 
 class LoadsFailed(LakeportError):
-    """Loads of a `lakeport run` failed; loads that had landed stay landed.
+    """Some loads of a `lakeport run` failed; loads that have landed stay landed.
 
     Args:
         report: the `lakeport.PipelineReport` of all loads.

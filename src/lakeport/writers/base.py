@@ -28,7 +28,7 @@ class PartlyLanded(Exception):
 
 
 class Sink(Protocol):
-    """Encodes the batches of one task, and stages them as files nobody sees yet. Picklable."""
+    """Stages the batches of one task as encoded files that nobody sees yet. Picklable."""
 
     def write(self, batches: Iterator[pa.RecordBatch], split: int) -> list[Staged]:
         """Stage the batches of task `split`; return the files. On an error, discard all of them."""
@@ -124,7 +124,7 @@ class TableWriter(Protocol):
         ...
 
     def replace_rows(self) -> None:
-        """Have the next merge's commit also remove all rows of the table; no-op for files.
+        """Have the next merge's commit also remove all rows so far; no-op for tables of files.
 
         Does nothing for tables of files, which are only added to.
         """
@@ -158,7 +158,7 @@ class TableWriter(Protocol):
         ...
 
     def compact(self, versions: Sequence[int]) -> None:
-        """Merge small files in partitions that these versions wrote to; no-op for files.
+        """Merge small files in partitions that `versions` wrote to; no-op for tables of files.
 
         Args:
             versions: the table's versions that the run has made.

@@ -194,7 +194,7 @@ def _percent_encode(char: str) -> str:
 
 
 def _refused_error(setting: str, value: str, forbidden: str) -> ConfigError:
-    """Return the error for a configured path with something forbidden in it."""
+    """Return the error for a path setting; `forbidden` names its wrong part in words."""
     is_date = setting == "date_partition_format"
     more = " and strftime directives, such as `%Y/%m/%d`" if is_date else ""
     return ConfigError(

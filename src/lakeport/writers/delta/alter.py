@@ -135,7 +135,7 @@ class AlterOperation(TableOperation):
         return _plan_type(_require_table(state), self.column, self.type, self.writer.uri)
 
     def plan_change(self, plan: DeltaPlan, txn: TableTransaction) -> TableChange | Landed:
-        """Stage converted files and return the change that adds them; a dry run: an empty report.
+        """Stage converted files, and return the change that adds them; a report for a dry run.
 
         Raises:
             SchemaConflict: a value has no equal of the type.
@@ -246,7 +246,7 @@ class _ExactCast:
 
 
 def _cast_column(column: pa.Array, before: pa.Field, after: pa.Field) -> pa.Array:
-    """Cast a column so that no value changes; strings in JSON become text without their quotes.
+    """Cast a column; InexactError for a value that would change. JSON strings lose their quotes.
 
     Raises:
         InexactError: with the first value that has no equal of the type.
@@ -297,7 +297,7 @@ def _spell_column(state: TableState, column: str, uri: str) -> str:
 
 
 def _suggest_type(uri: str, name: str, before: pa.DataType, tried: pa.DataType) -> str:
-    """Return the hint to make a column string or JSON, which keep every value, or to leave text."""
+    """Return advice for an error: make the column string or JSON, or leave it if it is text."""
     text = pa.string()
     if before == text:
         return "Leave it as it is"

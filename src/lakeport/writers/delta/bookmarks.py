@@ -27,7 +27,7 @@ _VERSION: Final = 1
 
 
 def check_unmoved(move: BookmarkMove, txn: TableTransaction, uri: str) -> None:
-    """Raise CommitConflict if another load has move the bookmark; make later moves conflict too.
+    """Raise CommitConflict if another load has moved the bookmark; make later moves conflict too.
 
     A retry would land that load's rows twice. `txn` is of the commit that makes the move.
     """
@@ -81,7 +81,7 @@ class DeltaBookmarks:
         )
 
     def write(self, bookmark: Bookmark) -> BookmarkMove:
-        """Write a bookmark's file; return the move that has to be committed to make it valid.
+        """Write a bookmark's file, which is valid once a commit includes the returned move.
 
         Without a number it takes the next free one; an equal document may exist for a given one.
 

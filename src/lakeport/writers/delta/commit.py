@@ -267,7 +267,7 @@ _log = logging.getLogger(__name__)
 
 
 class TableTransaction:
-    """Optimistic transaction for one commit: notes what it reads, finds conflicting commits.
+    """Optimistic transaction for one commit: records reads, and detects conflicting commits.
 
     Args:
         log: the table's log.
@@ -345,7 +345,7 @@ class TableTransaction:
     def files_in_partitions(
         self, is_read: Callable[[Mapping[str, str | None]], bool]
     ) -> list[DataFile]:
-        """Return the files in partitions that `is_read` accepts; later changes there conflict.
+        """Return files in partitions that `is_read` accepts; later changes there will conflict.
 
         `is_read` says of partition values, as the log spells them, if they are of one of these.
         """
@@ -354,14 +354,14 @@ class TableTransaction:
         return [file for file in files if is_read(file.partition)]
 
     def set_metadata(self, action: str, *, replaces: bool = False) -> None:
-        """Set the commit's `metaData` action, JSON text that changes the schema or creates a table.
+        """Set the `metaData` action, JSON text; `replaces`: earlier files need not fit the schema.
 
         With `replaces`, delta-spark does not check that earlier data files fit the schema.
         """
         self._metadata, self._replaces = action, replaces
 
     def remove(self, files: Sequence[DataFile], *, changes_rows: bool = True) -> None:
-        """Have the commit remove data files; `changes_rows`: whether rows change or are removed.
+        """Have the commit remove files; DestinationError if rows change in an append-only table.
 
         Raises:
             DestinationError: the commit changes rows, and the table only takes appends.
@@ -373,7 +373,7 @@ class TableTransaction:
         self._removed += [(file, changes_rows) for file in files]
 
     def commit(self, actions: Sequence[str], operation: CommitInfo) -> int:
-        """Commit as the next version, after other writers' appends; return that version.
+        """Commit as the next free version, unless another commit conflicts; return that version.
 
         Args:
             actions: `add` and `txn` actions as JSON text.
@@ -403,7 +403,7 @@ class TableTransaction:
         return version
 
     def _create_version(self, version: int, data: bytes) -> Commit | None:
-        """Create a version's commit file and return None; if it exists, return that commit.
+        """Create a version's commit file and return None; if it exists, return its commit.
 
         Raises:
             LakeportError: the file may have been created all the same.
@@ -491,7 +491,7 @@ class TableTransaction:
         }
 
     def _check_no_conflict(self, other: Commit) -> None:
-        """Raise CommitConflict if another writer's commit changes data that this one has read."""
+        """Raise CommitConflict if another writer's commit changes what this one has read."""
         is_read = self._is_read
         no_conflict = (
             other.protocol is None
@@ -518,7 +518,7 @@ class TableTransaction:
 def _changes_partitions(
     commit: Commit, is_read: Callable[[Mapping[str, str | None]], bool]
 ) -> bool:
-    """Whether a commit adds or removes files in partitions that `is_read` accepts, or may."""
+    """Whether a commit changes files in partitions that `is_read` accepts; True if unknown."""
     if commit.removed_partitions is None:
         return True
     return any(map(is_read, (*commit.added_partitions, *commit.removed_partitions)))
@@ -564,7 +564,7 @@ class CommitOutcome:
 
 @dataclass(frozen=True)
 class TableChange:
-    """All that one commit changes in a table: files added and removed, metadata, history entry.
+    """Planned content of one commit: files added and removed, metadata, entry in the history.
 
     Attributes:
         mark: the commit's mark, by which lakeport recognises it.

@@ -138,7 +138,7 @@ class TableFiles:
         return fit_column(known, field, len(batch))
 
     def _read_untyped(self, batch: pa.RecordBatch, name: str) -> pa.Array:
-        """Return a stored column, as null type wherever the table has no value yet.
+        """Return a stored column; where the table has no value yet, its text becomes null type.
 
         Raises:
             SchemaConflict: it has a value there.
@@ -247,7 +247,7 @@ def find_files_to_convert(
     before: Mapping[str, pa.DataType | None],
     after: Mapping[str, pa.DataType],
 ) -> list[DataFile]:
-    """Return the data files that store a column otherwise than its new type; reads footers.
+    """Return the files that store a column with another type than its new one; reads footers.
 
     Args:
         log: the table's log.
@@ -279,7 +279,7 @@ def find_files_to_convert(
 
 
 def _misfits(file: pa.DataType, before: pa.DataType | None, after: pa.DataType) -> bool:
-    """Whether a file's type differs from `after` where `before` is null, even nested, or None."""
+    """Whether a file's type differs from `after` where `before` is null; True if that is None."""
     if before is None:
         return True
     if is_untyped(before):
@@ -332,7 +332,7 @@ def rewrite_files(
     files: Sequence[DataFile],
     storage: Storage,
 ) -> list[R]:
-    """Rewrite data files by `rewrite`, in tasks of about the same size; return its results.
+    """Rewrite data files by `rewrite`, in tasks of about the same size; return the results.
 
     Without files no task runs. If a task fails, the files that others staged are discarded.
 

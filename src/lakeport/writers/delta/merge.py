@@ -35,10 +35,10 @@ from lakeport.writers.delta.row_changes import (
     BatchKeys,
     Change,
     FileRewriter,
+    MergeBatch,
     Positions,
     Retire,
     RewrittenFile,
-    StagedBatch,
     Upsert,
     insert,
 )
@@ -128,7 +128,7 @@ class DeltaMerger:
         others = {name.lower() for name in (*keys, *constants, created, updated)}
         own = (n for low, n in names.items() if low not in others and not low.startswith("_sdc_"))
         change = Upsert(
-            StagedBatch(self.writer.storage, (), rows, 0),
+            MergeBatch(self.writer.storage, (), rows, 0),
             table.schema,
             keys,
             names.get(created.lower(), ""),

@@ -66,7 +66,7 @@ def is_plain(state: TableState) -> bool:
 
 
 def leaves_plain(plan: DeltaPlan) -> bool:
-    """Whether a table is plain both before a plan, if it exists, and after it."""
+    """Whether a table can be committed to without delta-spark, before a plan and after it."""
     base = plan.base
     if plan.cluster_by or plan.needs_spark or plan.evolution.widened:
         return False

@@ -283,7 +283,7 @@ def _widen(
 def _partition_columns(
     state: TableState | None, schema: pa.Schema, partition_keys: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return the partition columns of the table, for a new table `partition_keys`, checked."""
+    """Return the table's partition columns; for a new table, the checked `partition_keys`."""
     wanted = _spell_columns(partition_keys, schema, "partition")
     if state is not None:
         known = state.partition_columns
@@ -314,7 +314,7 @@ def _partition_columns(
 
 
 def _merge_properties(state: TableState | None, requested: Mapping[str, str]) -> dict[str, str]:
-    """Return the table's, or for a new table the default, properties with those requested.
+    """Return the table's properties with the requested ones; a new table gets the defaults too.
 
     Raises:
         ConfigError: a load can't change column mapping of an existing table.

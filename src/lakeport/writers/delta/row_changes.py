@@ -91,7 +91,7 @@ class RowMatches:
 
 
 class KeyIndex:
-    """Index of a batch's keys, to find for rows of a file the batch's last row with their key.
+    """Index of a batch's keys: finds the batch's last row with the key of a row in a file.
 
     Keys of several columns become numbers, column by column. The number of a row's values so far
     and the place of its next value among that column's distinct ones make a pair. The place of
@@ -176,7 +176,7 @@ def mask(rows: Positions, count: int) -> Mask:
 
 
 class KeyRanges:
-    """Sorted keys of a batch, to find by a file's lowest and highest values if it may have one.
+    """Sorted keys of a batch, to check whether one lies within a data file's bounds.
 
     Args:
         columns: the key columns of the batch.
@@ -194,7 +194,7 @@ class KeyRanges:
         self._columns = [column.take(order).combine_chunks() for column in columns]
 
     def overlaps(self, bounds: Sequence[Bounds | None]) -> bool:
-        """Whether a key of the batch may lie in a file with these bounds; None: bound unknown."""
+        """Whether a key of the batch lies within a file's bounds; None for a column: unknown."""
         first, start, end = self._columns[0], 0, len(self._columns[0])
         if bounds[0] is not None:
             low, high = (bound.as_py() for bound in bounds[0])
@@ -210,7 +210,7 @@ class KeyRanges:
 
 
 @dataclass(frozen=True)
-class StagedBatch:
+class MergeBatch:
     """A batch's rows in staged Parquet files, in the order of its records.
 
     Attributes:
@@ -290,7 +290,7 @@ class Upsert:
             of them is a bare mark, and leaves them as they are.
     """
 
-    incoming: StagedBatch
+    incoming: MergeBatch
     schema: pa.Schema
     merge_keys: tuple[str, ...]
     created: str
@@ -315,7 +315,7 @@ class Upsert:
         return self.index.find(table.columns)
 
     def read_context(self, chosen: Positions) -> pa.Table | None:
-        """Read the batch rows at `chosen`, or all last rows if small, with their positions."""
+        """Read the batch rows at `chosen`, or all last rows if below 64 MB, with positions."""
         if self._last_rows is not None:
             return self._last_rows
         positions = np.unique(chosen)
@@ -364,7 +364,7 @@ class Upsert:
         return bare if bare.true_count else None
 
     def fill_marked_rows(self) -> pa.Table | None:
-        """Fill last rows that only mark a deletion from an earlier row of their key; or None.
+        """Return last rows with only a deletion mark, filled from an earlier row; None if none.
 
         None if no key has both a bare mark as its last row and an earlier row with values.
         """
@@ -601,7 +601,7 @@ Change = Upsert | Retire
 
 @dataclass(frozen=True)
 class RewrittenFile:
-    """Result of rewriting one data file: new files and row counts, or only rows not decided.
+    """Result of rewriting one data file: new files and row counts; no files if no row changed.
 
     Attributes:
         path: the file's path in the log.
@@ -639,17 +639,17 @@ class FileRewriter:
         """Rewrite a task's files; `item` is the task's number and its files."""
         return collect_rewritten(self.sink.storage, self._files(*item))
 
-    def _files(self, number: int, files: Sequence[DataFile]) -> Iterator[RewrittenFile]:
-        """Rewrite each file with rows to change; yield a result, also if rows can't be decided."""
+    def _files(self, task_number: int, files: Sequence[DataFile]) -> Iterator[RewrittenFile]:
+        """Rewrite files with matching rows; yield results, also for files with undecidable rows."""
         for file in files:
             matches = self.change.match(self.table.read_columns(file, self.change.columns))
             if len(matches):
-                yield self._rewrite(file, matches, number)
+                yield self._rewrite(file, matches, task_number)
             elif matches.unknown:
                 yield RewrittenFile(file.path, (), 0, 0, 0, 0, matches.chosen, matches.unknown)
 
-    def _rewrite(self, file: DataFile, matches: RowMatches, number: int) -> RewrittenFile:
-        """Stage new files with a file's rows, matched rows changed or removed; count all."""
+    def _rewrite(self, file: DataFile, matches: RowMatches, task_number: int) -> RewrittenFile:
+        """Stage new files with a file's rows, matched rows changed or removed; return counts."""
         context = self.change.read_context(matches.chosen)
         counts = {"copied": 0, "updated": 0, "deleted": 0, "same": 0}
 
@@ -670,7 +670,7 @@ class FileRewriter:
                 if new.rows is not None:
                     yield new.rows
 
-        staged = self.sink.for_rewrite(file.path).write(changed(), number)
+        staged = self.sink.for_rewrite(file.path).write(changed(), task_number)
         matched = np.unique(matches.chosen)
         return RewrittenFile(
             file.path, tuple(staged), **counts, matched=matched, unknown=matches.unknown
@@ -686,9 +686,9 @@ def _drop_rows(batch: pa.RecordBatch, rows: Positions) -> pa.RecordBatch:
 
 
 def insert(
-    schema: pa.Schema, sink: DeltaSink, item: tuple[int, StagedBatch, Positions]
+    schema: pa.Schema, sink: DeltaSink, item: tuple[int, MergeBatch, Positions]
 ) -> list[Staged]:
-    """Stage some of a batch's rows as new rows of the table, within a task.
+    """Stage rows of a batch as new rows of the table; `item`: task number, batch, positions.
 
     Args:
         schema: the table's columns; those that the batch lacks become null.

@@ -157,7 +157,7 @@ class _Part:
         self._folder = partition_folder(dict(zip(sink.partitions, texts, strict=True)))
 
     def buffer(self, rows: pa.RecordBatch, *, emptied: bool) -> None:
-        """Buffer rows; `emptied`: their empty partition value becomes null, which is counted."""
+        """Buffer rows; if `emptied`, count them as rows whose partition value becomes null."""
         self._held.append(rows)
         self.rows += len(rows)
         self.bytes += rows.nbytes

@@ -84,7 +84,7 @@ class DeltaTableWriter(TableWriter):
     def commit(
         self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, singer_state: bytes | None
     ) -> Landed:
-        """Append, overwrite or merge the staged files in one commit; `TableWriter.commit`."""
+        """Append, overwrite or merge the staged files in one commit, by the configured mode."""
         mark = self.writer.mark(
             self.config.run_id or "", batch.sequence, batch.digest, singer_state, batch.bookmark
         )

@@ -248,7 +248,7 @@ class DeltaWriter:
     def skip_loaded(
         self, content: BatchContent, loaded: Collection[str], sequence: int, version: int
     ) -> Landed | None:
-        """Return the report of a skipped append if all its files are in `loaded`; None for none.
+        """Return the report of a skipped append if all files are in `loaded`; None if no file is.
 
         Raises PartlyLanded if it leaves out some of them.
         """

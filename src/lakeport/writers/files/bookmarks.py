@@ -102,7 +102,7 @@ class JournalSlot:
 
 
 def bookmark_slot(bookmark: Bookmark, storage: Storage, table: str) -> JournalSlot:
-    """Return the journal and number that record a batch with this bookmark: `after` + 1."""
+    """Return the journal slot of a batch that moves this bookmark; its number is `after` + 1."""
     text = json.dumps(bookmark.value, sort_keys=True, ensure_ascii=False)
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     journal = _bookmark_journal(storage, table, bookmark.name)

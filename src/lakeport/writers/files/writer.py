@@ -56,7 +56,7 @@ _OTHERWISE = (
 
 @dataclass
 class _Attempts:
-    """What the next attempt at a batch needs to know: ordinals, intents, visible objects.
+    """State for the next attempt at a batch: free ordinals, intents written, visible objects.
 
     Attributes:
         sequence: the batch's sequence; -1 for none.
@@ -131,7 +131,7 @@ class FilesWriter(TableWriter):
         return ExistingTable(schema, (), -1, typed=self.encoder.has_types)
 
     def find_landed(self, batch: Batch) -> Landed | None:
-        """Return the report of a batch that its run landed; finish or discard an interrupted one.
+        """Return the report of a batch that its run landed, or that is finished now; else None.
 
         Publishes the objects of an interrupted run's same batch, or discards them.
 
@@ -298,7 +298,7 @@ class FilesWriter(TableWriter):
         return self._has_files
 
     def _record_columns(self, columns: pa.Schema) -> tuple[str, ...]:
-        """Write a record if columns are new, and retype earlier files if needed; return warnings.
+        """Write a record of changed columns, and rewrite files that need it; return warnings.
 
         Raises:
             ObjectExists: another load has changed the columns meanwhile: plan and stage again.
@@ -320,7 +320,7 @@ class FilesWriter(TableWriter):
         return warnings + self._retype_files(self._columns) if pending else warnings
 
     def _needs_retyping(self, columns: pa.Schema) -> bool:
-        """Whether earlier files may have text where the table gets another type."""
+        """Whether earlier files may have text where the table gets another type; not for CSV."""
         before = self._read_columns().schema
         if before is None or not self.encoder.has_types:
             return False
@@ -489,7 +489,7 @@ class FilesWriter(TableWriter):
         skipped: bool = False,
         warnings: tuple[str, ...] = (),
     ) -> Landed:
-        """Return the report of a batch of which `rows` landed now."""
+        """Return the report of a batch; `rows` is the number that landed now, 0 if skipped."""
         files = tuple(self.storage.uri(key) for key in done.keys)
         return Landed(
             batch.stream,

@@ -18,7 +18,7 @@ from lakeport.delta_log.actions import DataFile
 from lakeport.errors import InputError
 from lakeport.storage.local import LocalStorage
 from lakeport.writers.delta.plan import plan_table
-from lakeport.writers.delta.row_changes import BatchKeys, Retire, StagedBatch, Upsert
+from lakeport.writers.delta.row_changes import BatchKeys, MergeBatch, Retire, Upsert
 
 Row = dict[str, Any]
 
@@ -48,9 +48,7 @@ class Change:
             part = pa.Table.from_pylist(self.rows[start : start + 3], self.schema)
             pq.write_table(part, self.folder / f"{start}.parquet")
             files.append((f"{start}.parquet", len(part)))
-        incoming = StagedBatch(
-            LocalStorage(str(self.folder)), tuple(files), self.schema, self.bytes
-        )
+        incoming = MergeBatch(LocalStorage(str(self.folder)), tuple(files), self.schema, self.bytes)
         return Upsert(incoming, TABLE, self.keys, "made", self.deleted)
 
 
@@ -136,7 +134,7 @@ def test_rows_that_come_with_the_values_they_had_are_counted(tmp_path: Path) -> 
         (5, "now", "now", "Ed", None, [None]),
     )
     pq.write_table(batch, tmp_path / "0.parquet")
-    incoming = StagedBatch(LocalStorage(str(tmp_path)), (("0.parquet", 5),), schema, SMALL)
+    incoming = MergeBatch(LocalStorage(str(tmp_path)), (("0.parquet", 5),), schema, SMALL)
     change = Upsert(incoming, schema, ("id",), "made", "", "seen")
     chosen = change.match(there.select(["id"])).chosen
     (whole,) = there.combine_chunks().to_batches()
