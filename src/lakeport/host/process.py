@@ -50,31 +50,31 @@ _STEP_SECONDS: Final = 0.05
 """Seconds after which a waiting thread notices that the process was asked to end."""
 
 
-def is_running(process: int) -> bool:
-    """Whether a process of this user runs, by its id; False for 0.
+def is_running(process_id: int) -> bool:
+    """Whether this user has a running process with this id; False for 0.
 
     >>> is_running(os.getpid()), is_running(0)
     (True, False)
     """
-    if not process:
+    if not process_id:
         return False
     try:
-        os.kill(process, 0)
+        os.kill(process_id, 0)
     except OSError:
         return False
     return True
 
 
-def die_with_parent(parent: int) -> None:
-    """Have Linux kill this process when the thread that forked it ends; at once if it has ended."""
+def die_with_parent(parent_id: int) -> None:
+    """Have Linux kill this process when its parent thread ends; at once if that has ended."""
     ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
-    if os.getppid() != parent:
+    if os.getppid() != parent_id:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 @contextmanager
 def cleanup_stack() -> Iterator[ExitStack]:
-    """Yield an ExitStack that closes after the body, or when the interpreter ends during it."""
+    """Yield an ExitStack that closes after the body, or at the interpreter's exit during it."""
     with ExitStack() as left:
         atexit.register(left.close)
         left.callback(atexit.unregister, left.close)
@@ -82,7 +82,7 @@ def cleanup_stack() -> Iterator[ExitStack]:
 
 
 def start_bound_process(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
-    """Start a program that Linux kills when this process ends, however it ends.
+    """Start a program that Linux kills when this process ends; elsewhere an ordinary one.
 
     Linux does so when the thread ends that started the program, so one thread that never ends
     starts all. On other systems the program is only started. `options` are those of `Popen`.
@@ -96,8 +96,8 @@ def start_bound_process(command: Sequence[str], **options: Any) -> subprocess.Po
 
 
 @lru_cache
-def _start_queue(process: int) -> SimpleQueue[_Start]:
-    """Return the queue of this process's starter thread; the first call starts the thread.
+def _start_queue(process_id: int) -> SimpleQueue[_Start]:
+    """Return the queue of the thread that starts processes; the first call starts the thread.
 
     A fork has another process id, and so a thread of its own.
     """
@@ -109,7 +109,7 @@ def _start_queue(process: int) -> SimpleQueue[_Start]:
 
 
 def _start_processes(starts: SimpleQueue[_Start]) -> None:
-    """Start the processes of a queue, for ever; set each future's result or exception."""
+    """Thread body: start the queued processes for ever, and set each one's future."""
     while True:
         started, start = starts.get()
         try:
@@ -118,13 +118,13 @@ def _start_processes(starts: SimpleQueue[_Start]) -> None:
             started.set_exception(error)
 
 
-def forbid_core_dumps(process: int = 0) -> None:
-    """Set the limit of core dumps to zero, for a process and those that it starts afterwards.
+def forbid_core_dumps(process_id: int = 0) -> None:
+    """Set the core dump limit of a process and its later children to 0; ignore failures.
 
     Programs that collect dumps for the whole machine, such as systemd-coredump, respect the limit.
 
     Args:
-        process: its id; 0 for this one. Only Linux allows others.
+        process_id: its id; 0 for this one. Only Linux allows others.
     """
     if sys.platform == "win32":
         return
@@ -133,14 +133,14 @@ def forbid_core_dumps(process: int = 0) -> None:
     nothing = (0, 0)
     with suppress(OSError, ValueError):  # it has ended, or its limit is lower still
         if sys.platform == "linux":
-            resource.prlimit(process, resource.RLIMIT_CORE, nothing)
-        elif not process:
+            resource.prlimit(process_id, resource.RLIMIT_CORE, nothing)
+        elif not process_id:
             resource.setrlimit(resource.RLIMIT_CORE, nothing)
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessContext:
-    """A process's environment variables and working folder.
+    """Environment variables and working folder of a process.
 
     Attributes:
         folder: the working folder; empty if it is gone.
@@ -151,14 +151,14 @@ class ProcessContext:
 
     @classmethod
     def current(cls) -> ProcessContext:
-        """Return the variables and working folder of this process."""
+        """Capture this process's environment variables and working folder."""
         folder = ""
         with suppress(OSError):
             folder = os.getcwd()  # noqa: PTH109  # a text, for a process that may not import pathlib
         return cls(dict(os.environ), folder)
 
     def apply(self) -> None:
-        """Set variables and working folder of this worker process; keep Spark's and Python's."""
+        """Set the variables and the folder in this worker; Spark's and Python's variables stay."""
         for name in os.environ.keys() - self.environment.keys():
             if not name.startswith(_WORKER_VARIABLES):
                 del os.environ[name]
@@ -171,7 +171,7 @@ class ProcessContext:
 
 
 def available_cores() -> int:
-    """Return how many cores this process may use; container limits count, as for the JVM."""
+    """Return how many cores this process may use, by CPU affinity and cgroup quota; at least 1."""
     try:
         count = len(os.sched_getaffinity(0))
     except AttributeError:
@@ -190,7 +190,7 @@ _command_line: ContextVar[tuple[str, ...] | None] = ContextVar("lakeport_command
 
 @contextmanager
 def record_command_line(program: str, arguments: Sequence[str]) -> Iterator[None]:
-    """Record the command line that runs the body, for `command_line`."""
+    """Context manager in which `command_line` returns this program and its arguments."""
     token = _command_line.set((program, *arguments))
     try:
         yield
@@ -199,7 +199,7 @@ def record_command_line(program: str, arguments: Sequence[str]) -> Iterator[None
 
 
 def command_name(arguments: Iterable[str]) -> str:
-    """Return the command among a command line's arguments, such as `land`; empty if there is none.
+    """Return the first argument that is no option, such as `land`; empty if there is none.
 
     >>> command_name(["--debug", "land", "a.csv"]), command_name(["--version"])
     ('land', '')
@@ -213,7 +213,7 @@ def command_line() -> tuple[str, ...] | None:
 
 
 def mask_command_line(arguments: Iterable[str], secrets: Iterable[str]) -> tuple[str, ...]:
-    """Return a command line's arguments with secrets, and values that look like some, masked.
+    """Mask `secrets`, and values that look like secrets, in a command line's arguments.
 
     >>> mask_command_line(["land", "a.csv", '--config_json={"api_key": "x", "path": "/lake"}'], [])
     ('land', 'a.csv', '--config_json={"api_key": "**********", "path": "/lake"}')
@@ -232,7 +232,7 @@ def mask_command_line(arguments: Iterable[str], secrets: Iterable[str]) -> tuple
 
 
 def _mask_tap(command: str, secrets: tuple[str, ...]) -> str:
-    """Return a tap's command line with secret arguments masked; a mask if a quote is not closed."""
+    """Mask secrets in a Singer tap's command line; mask it whole if its quotes don't match."""
     try:
         words = shlex.split(command)
     except ValueError:  # a quote is not closed
@@ -250,7 +250,7 @@ def _mask_tap(command: str, secrets: tuple[str, ...]) -> str:
 
 
 def _mask_argument(argument: str, secrets: tuple[str, ...]) -> str:
-    """Return an argument with its secrets masked, also those inside of JSON."""
+    """Mask secrets in one argument, also in the JSON that it may hold."""
     option, brace, rest = argument.partition("{")
     if brace and (not option or option.endswith("=")):
         try:
@@ -264,7 +264,7 @@ def _mask_argument(argument: str, secrets: tuple[str, ...]) -> str:
 
 
 def _mask_values(value: Any, secrets: tuple[str, ...], name: str = "") -> Any:
-    """Return a JSON value with secrets masked, and all text under keys that name secrets."""
+    """Mask secrets in a JSON value, and all text under keys such as `password`."""
     if isinstance(value, dict):
         return {key: _mask_values(one, secrets, key) for key, one in value.items()}
     if isinstance(value, list):
@@ -281,7 +281,7 @@ would hang."""
 
 
 def request_end() -> None:
-    """Cut `pause` and retries short, as this process was asked to end; the first call counts."""
+    """Note that this process was asked to end: `pause` returns, and retries stop after 4 s."""
     global _end_requested_at
     if _end_requested_at is None:
         _end_requested_at = time.monotonic()
@@ -294,7 +294,7 @@ def clear_end_request() -> None:
 
 
 def pause(seconds: float) -> None:
-    """Sleep for `seconds`; wake early if the process is asked to end meanwhile."""
+    """Sleep for `seconds`, or until the process is asked to end."""
     before, end = _end_requested_at, time.monotonic() + seconds
     while _end_requested_at == before and (left := end - time.monotonic()) > 0:
         time.sleep(min(left, _STEP_SECONDS))

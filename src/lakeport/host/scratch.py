@@ -28,7 +28,7 @@ _WEEK = 7 * 24 * 3600
 
 
 class ScratchFolder:
-    """A temporary folder that only this user can open, with a lock of this process."""
+    """A private temporary folder, locked by this process; leftovers of killed ones are removed."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class ScratchFolder:
             os.write(self._lock, _machine_name())
 
     def remove(self) -> None:
-        """Remove the folder and its content. Never raises, and may be called again."""
+        """Delete the folder with its content. Never raises, and may be called again."""
         lock, self._lock = self._lock, None
         if lock is not None:
             _remove_folder(self.path)
@@ -74,7 +74,7 @@ class ScratchFolder:
 
 @contextmanager
 def scratch_folder(kind: str = "", parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
-    """Yield a scratch folder that is removed after the body; see `ScratchFolder`."""
+    """Context manager that yields a private temporary folder and deletes it afterwards."""
     folder = ScratchFolder(kind, parent)
     try:
         yield folder.path
@@ -83,7 +83,7 @@ def scratch_folder(kind: str = "", parent: str | os.PathLike[str] | None = None)
 
 
 def remove_leftovers(parent: Path) -> None:
-    """Remove the scratch folders of killed processes of this user in a folder. Never raises.
+    """Delete this user's scratch folders in `parent` whose process was killed. Never raises.
 
     A folder whose process lives is locked. Another machine that mounts the same disk may not see
     the lock: its folders are removed after a week without a change.
@@ -96,7 +96,7 @@ def remove_leftovers(parent: Path) -> None:
 
 
 def _remove_leftover(path: Path) -> None:
-    """Remove a scratch folder of this user if its process was killed; raise OSError if it can't."""
+    """Delete a scratch folder if its process was killed; raise OSError if that fails."""
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         return
@@ -112,7 +112,7 @@ def _remove_leftover(path: Path) -> None:
 
 
 def _is_leftover(path: Path, lock: int | None) -> bool:
-    """Whether the process of a scratch folder was killed: by its lock on this machine, else by age.
+    """Whether a scratch folder's process was killed: its lock is free, or a week has passed.
 
     Args:
         lock: descriptor of its lock file, which stays locked if this returns True; None without it.
@@ -139,7 +139,7 @@ def _machine_name() -> bytes:
 
 
 def _remove_folder(path: Path) -> None:
-    """Remove a folder, its lock file last, so that leftovers can be identified. Never raises."""
+    """Delete a scratch folder, its lock file last. Never raises."""
     with suppress(OSError):
         for item in path.iterdir():
             if item.name == _OWNER:
@@ -152,7 +152,7 @@ def _remove_folder(path: Path) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Replace a file's content, so that a crash leaves the old or the new; write to a device.
+    """Write `content` to a file by an atomic rename; write directly to a device.
 
     An existing file keeps its mode.
 
@@ -177,7 +177,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def check_output_path(path: Path) -> None:
-    """Raise ConfigError if a path is a folder, or its folder does not exist."""
+    """Raise ConfigError if `path` is a folder, or if its parent folder does not exist."""
     if path.is_dir():
         raise ConfigError(f"{path} is a folder", "name a file, such as page.html.")
     if not path.absolute().parent.is_dir():
@@ -185,7 +185,7 @@ def check_output_path(path: Path) -> None:
 
 
 def write_output(text: str, path: Path) -> None:
-    """Write a text to a file, whole or not at all; raise ConfigError if it can't be written."""
+    """Write a text file atomically; raise ConfigError if it can't be written."""
     check_output_path(path)
     try:
         replace_file(path, text.encode())
@@ -196,7 +196,7 @@ def write_output(text: str, path: Path) -> None:
 
 
 def cache_folder() -> Path:
-    """Return the folder for jars and class archives; it need not exist yet.
+    """Return the folder for cached jars and class archives, which may not exist yet.
 
     `$LAKEPORT_CACHE`, else `$XDG_CACHE_HOME/lakeport`, else `~/.cache/lakeport`.
     """

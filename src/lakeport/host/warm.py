@@ -78,14 +78,14 @@ class WarmSessionUnavailable(Exception):
 
 
 def session_environment() -> dict[str, str]:
-    """Return the environment for a new session, without secrets; raises like `process_facts`."""
+    """Return environment variables for a new session, without secrets; may raise."""
     return _shared_variables() | {
         name: os.environ[name] for name in _FURTHER_NAMES if name in os.environ
     }
 
 
 def process_facts() -> dict[str, str]:
-    """Return the facts that a run and its session must share: name -> value, fit to be shown.
+    """Return facts, such as versions and limits, in which a command and its session must agree.
 
     Raises:
         WarmSessionUnavailable: the system is not Linux, or the environment has a proxy whose
@@ -117,7 +117,7 @@ def session_key(facts: Mapping[str, str]) -> str:
 
 
 def _shared_variables() -> dict[str, str]:
-    """Return the variables that a run and its session must share; raises like `process_facts`."""
+    """Return environment variables in which a command and its session must agree; may raise."""
     if sys.platform != "linux":
         raise WarmSessionUnavailable("warm sessions are for Linux")
     found = {}
@@ -134,7 +134,7 @@ def _shared_variables() -> dict[str, str]:
 
 
 def _resource_limits() -> Iterator[tuple[str, str]]:
-    """Yield name and values of each resource limit, but for core dumps."""
+    """Yield name and "soft hard" text of each resource limit, except core dumps."""
     for name in dir(resource):
         # lakeport forbids core dumps to all its processes.
         if name.startswith("RLIMIT_") and name != "RLIMIT_CORE":
@@ -154,7 +154,7 @@ def _locale() -> str:
 
 
 def _program_stamp(name: str | Path | None) -> str:
-    """Return a program's real path and modification time; `none` if it does not exist."""
+    """Return a program's real path and modification time as text; `none` if it does not exist."""
     with suppress(OSError):
         if name:
             real = Path(name).resolve(strict=True)
@@ -163,7 +163,7 @@ def _program_stamp(name: str | Path | None) -> str:
 
 
 def _fingerprint(folder: Path) -> str:
-    """Return a short hash of the paths, sizes and times of the code files in a folder."""
+    """Hash paths, sizes and modification times of all code files below a folder: 16 hex digits."""
     found = sorted(
         f"{entry.path} {(status := entry.stat()).st_size} {status.st_mtime_ns}"
         for entry in _walk_files(str(folder))
@@ -173,7 +173,7 @@ def _fingerprint(folder: Path) -> str:
 
 
 def _walk_files(folder: str) -> Iterator[os.DirEntry[str]]:
-    """Yield the files below a folder, without hidden ones."""
+    """Yield all files below a folder, without hidden ones; nothing if it does not exist."""
     with suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith("."):
@@ -185,7 +185,7 @@ def _walk_files(folder: str) -> Iterator[os.DirEntry[str]]:
 
 
 class WarmStartFailed(ConfigError):
-    """A warm session can't be started."""
+    """Error: a warm session can't be started, for this reason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
@@ -195,7 +195,7 @@ class WarmStartFailed(ConfigError):
 
 
 class Channel:
-    """One connection between a client and a session. Messages are JSON objects.
+    """Connection between a command and a warm session, for JSON messages and file descriptors.
 
     Args:
         connection: a SOCK_SEQPACKET socket, which `close` closes.
@@ -209,7 +209,7 @@ class Channel:
         return self._socket.fileno()
 
     def send(self, message: Mapping[str, object], files: Sequence[int] = ()) -> None:
-        """Send a message, and descriptors of open files with it.
+        """Send a JSON message, with open file descriptors if any.
 
         Raises:
             OSError: the other end is closed.
@@ -217,7 +217,7 @@ class Channel:
         socket.send_fds(self._socket, [json.dumps(message).encode()], files)
 
     def receive(self, timeout: float | None = None) -> tuple[dict[str, Any], list[int]]:
-        """Return the next message, empty if the other end is closed, and its file descriptors.
+        """Return the next JSON message and its file descriptors; {} if the other end is closed.
 
         The caller closes the descriptors. Without a timeout in seconds this waits for ever.
 
@@ -239,7 +239,7 @@ class Channel:
 
 
 def find_session() -> Channel | None:
-    """Connect to the running session that suits this process; None if there is none."""
+    """Connect to a running warm session whose facts equal this process's; None without one."""
     with suppress(OSError, WarmSessionUnavailable):
         if any(_sockets()):  # the facts take longer
             return _connect(_sessions_folder() / session_key(process_facts()))
@@ -247,7 +247,7 @@ def find_session() -> Channel | None:
 
 
 def start_session(idle_seconds: float = IDLE_SECONDS, memory: str = MEMORY) -> Channel:
-    """Connect to the session that suits this process; start one if none runs.
+    """Connect to the warm session for this process; start it if it does not run.
 
     A new one ends after `idle_seconds` without a run; `memory` is the largest heap of its JVM.
 
@@ -274,7 +274,7 @@ def start_session(idle_seconds: float = IDLE_SECONDS, memory: str = MEMORY) -> C
 
 
 def start_failure() -> WarmStartFailed:
-    """Return the error for a session that ended before it answered; it has its log's last line."""
+    """Return the error for a session that ended at its start, with the last line of its log."""
     words = ""
     with suppress(OSError):
         log = (_sessions_folder() / session_key(process_facts())).with_suffix(_LOG)
@@ -283,7 +283,7 @@ def start_failure() -> WarmStartFailed:
 
 
 def connect_sessions() -> list[Channel]:
-    """Connect to all sessions of this user; remove the sockets of killed ones."""
+    """Return connections to all warm sessions of this user; delete sockets of killed ones."""
     found = []
     with suppress(OSError):
         for place in sorted(_sockets()):
@@ -296,7 +296,7 @@ def connect_sessions() -> list[Channel]:
 
 
 def remove_session(place: Path) -> None:
-    """Remove a session's socket, and its log if that is empty. Hold `lock_sessions` meanwhile."""
+    """Delete a session's socket, and its log if empty. The caller holds `lock_sessions`."""
     place.unlink(missing_ok=True)
     log = place.with_suffix(_LOG)
     if log.exists() and not log.stat().st_size:
@@ -305,7 +305,7 @@ def remove_session(place: Path) -> None:
 
 @contextmanager
 def lock_sessions() -> Iterator[None]:
-    """Keep other processes from starting or ending sessions while the body runs."""
+    """Context manager with a file lock against starts and ends of sessions elsewhere."""
     lock = os.open(_sessions_folder() / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -315,7 +315,7 @@ def lock_sessions() -> Iterator[None]:
 
 
 def _launch_session(listener: socket.socket, log: Path, parameters: Mapping[str, object]) -> None:
-    """Start a session's process, which outlives this one; it reads the parameters as JSON."""
+    """Start the detached process of a warm session; it reads `parameters` as JSON on stdin."""
     given = os.memfd_create("lakeport-warm")
     os.write(given, json.dumps(parameters).encode())
     os.lseek(given, 0, os.SEEK_SET)
@@ -346,7 +346,7 @@ def _sockets() -> Iterator[Path]:
 
 
 def _check_private() -> None:
-    """Raise OSError unless the sessions' folder exists and only this user may open it."""
+    """Raise OSError unless the sessions' folder exists and only this user has access."""
     found = _sessions_folder().lstat()
     ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
     if not ours or stat.S_IMODE(found.st_mode) & 0o077:
@@ -354,7 +354,7 @@ def _check_private() -> None:
 
 
 def _connect(place: Path) -> Channel:
-    """Connect to the session at a socket; raise OSError if none listens."""
+    """Connect to the session that listens on the socket at `place`; OSError if none does."""
     connection = _socket()
     try:
         with _short_path(place) as short:
@@ -366,7 +366,7 @@ def _connect(place: Path) -> Channel:
 
 
 def _listen(place: Path) -> socket.socket:
-    """Return a new listening socket at a path."""
+    """Create a Unix socket at `place` and listen on it."""
     listener = _socket()
     with _short_path(place) as short:
         listener.bind(short)
@@ -381,7 +381,7 @@ def _socket() -> socket.socket:
 
 @contextmanager
 def _short_path(place: Path) -> Iterator[str]:
-    """Yield another path of the same file, by /proc: short enough for a socket's address."""
+    """Yield a path of `place` by way of /proc, short enough for a Unix socket's address."""
     folder = os.open(place.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{place.name}"

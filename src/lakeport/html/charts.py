@@ -49,25 +49,25 @@ _STAGES = (
 
 def draw_line(
     points: Sequence[tuple[float, float]],
-    span: tuple[float, float],
-    words: str,
+    x_range: tuple[float, float],
+    label: str,
     ticks: Ticks,
     format_value: Callable[[float], str] = format_count,
     height: int = 170,
     class_: str = "rows",
 ) -> Markup:
-    """Draw a line through points, with the area below it, on a grid that begins at zero.
+    """Draw an SVG line chart with the area below filled; the y axis begins at zero.
 
     Args:
         points: x and y, from left to right.
-        span: x at the left edge and at the right one.
+        x_range: x at the left edge and at the right one.
         class_: gives the line its colour.
     """
     top, box = round_up(max(y for _, y in points)), height - _TOP - _BOTTOM
-    drawn = _build_area([(share_between(x, *span), y / top) for x, y in points], class_)
+    drawn = _build_area([(share_between(x, *x_range), y / top) for x, y in points], class_)
     inside = _build_stretched_box(_TOP, box, drawn)
     return _build_picture(
-        words,
+        label,
         height,
         _build_grid(box, top, format_value, inside),
         *_build_tick_labels(ticks, height),
@@ -76,23 +76,23 @@ def draw_line(
 
 def draw_bars(
     columns: Sequence[Sequence[tuple[str, int, str]]],
-    words: str,
+    label: str,
     ticks: Ticks,
     height: int,
-    band: tuple[float, float, str] | None = None,
+    highlight: tuple[float, float, str] | None = None,
 ) -> Markup:
-    """Draw columns of equal width, each a stack of bars.
+    """Draw an SVG bar chart of stacked bars; `highlight` marks a range of columns.
 
     Args:
         columns: words, value and class of each bar, the lowest one first.
-        band: columns to highlight: first edge, last edge, and a tooltip.
+        highlight: columns to highlight: first edge, last edge, and a tooltip.
     """
     box, width = height - _TOP - _BOTTOM, 100 / len(columns)
     top = round_up(max(sum(value for _, value, _ in column) for column in columns))
     drawn = []
-    if band is not None:
-        start, end = (edge * width for edge in band[:2])
-        drawn.append(_build_bar(band[2], start, max(end - start, 0.5), _TOP, box, "band"))
+    if highlight is not None:
+        start, end = (edge * width for edge in highlight[:2])
+        drawn.append(_build_bar(highlight[2], start, max(end - start, 0.5), _TOP, box, "band"))
     for place, column in enumerate(columns):
         ground = float(_TOP + box)
         for said, value, class_ in column:
@@ -100,7 +100,7 @@ def draw_bars(
             ground -= tall
             drawn.append(_build_bar(said, (place + 0.1) * width, width * 0.8, ground, tall, class_))
     return _build_picture(
-        words,
+        label,
         height,
         _build_grid(box, top, format_count, *drawn),
         *_build_tick_labels(ticks, height),
@@ -112,21 +112,21 @@ def share_between(value: float, least: float, most: float) -> float:
     return (value - least) / (most - least) if most > least else 0.5
 
 
-def round_up(most: float) -> float:
-    """Round up to a number such as 1, 2, 2.5 or 5 times a power of ten.
+def round_up(value: float) -> float:
+    """Round up to 1, 2, 2.5, 5 or similar, times a power of ten: the top of a chart's axis.
 
     >>> round_up(337), round_up(1000), round_up(0)
     (500, 1000, 1)
     """
-    if most < 1e-9:
+    if value < 1e-9:
         return 1
-    power = 10.0 ** math.floor(math.log10(most))
-    found = next(step * power for step in _STEPS if step * power >= most * 0.999999)
+    power = 10.0 ** math.floor(math.log10(value))
+    found = next(step * power for step in _STEPS if step * power >= value * 0.999999)
     return int(found) if found >= 1 and found == int(found) else found
 
 
 def build_steps(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the corners of a line that keeps each value until the next point.
+    """Return the corners of a step line through points: each value holds until the next point.
 
     >>> build_steps([(0, 1), (0.5, 3)])
     [(0, 1), (0.5, 1), (0.5, 3)]
@@ -142,24 +142,24 @@ def build_steps(points: Iterable[tuple[float, float]]) -> list[tuple[float, floa
 def draw_growth(
     versions: Sequence[VersionFacts],
     value: Callable[[VersionFacts], int | None],
-    words: str,
+    value_name: str,
     format_value: Callable[[float], str] = format_count,
     height: int = 170,
 ) -> Markup:
-    """Draw a value by version, such as rows, as a stepped line; a sentence if none is known.
+    """Draw a number per table version, such as rows, as a step chart; a sentence if all unknown.
 
     Args:
         versions: oldest first.
         value: returns a version's value; None if unknown, which is passed over.
-        words: the value's name.
+        value_name: the value's name.
     """
     known = [(version.number, v) for version in versions if (v := value(version)) is not None]
     if not known:
-        return build_tag("p", f"No version tells its {words}.", class_="none")
+        return build_tag("p", f"No version tells its {value_name}.", class_="none")
     least, end = versions[0].number, versions[-1].number + 1
     first, last = known[0], known[-1]
     told = (
-        f"{words} by version, from {format_value(first[1])} in version {first[0]:,} "
+        f"{value_name} by version, from {format_value(first[1])} in version {first[0]:,} "
         f"to {format_value(last[1])} in version {last[0]:,}"
     )
     step = max(1, (end - 1 - least) // 4)
@@ -170,7 +170,7 @@ def draw_growth(
 
 
 def draw_rows_over_time(points: Sequence[tuple[float, int]], height: int = 170) -> Markup:
-    """Draw rows over time, from (Unix seconds, rows), oldest first; empty for one point."""
+    """Draw row counts over time as a step chart: (Unix seconds, rows). Empty for one point."""
     if len(points) < 2:
         return Markup("")
     span = points[0][0], points[-1][0]
@@ -180,13 +180,13 @@ def draw_rows_over_time(points: Sequence[tuple[float, int]], height: int = 170) 
 
 
 def draw_rate(
-    points: Sequence[tuple[float, float]], words: str, format_value: Callable[[float], str]
+    points: Sequence[tuple[float, float]], amount_name: str, format_value: Callable[[float], str]
 ) -> Markup:
-    """Draw amounts a second over time, from running totals; empty for fewer than two points.
+    """Draw a rate per second over time, from running totals; empty for fewer than two points.
 
     Args:
         points: seconds since the start, and the running total.
-        words: the name of the amounts, such as `rows`.
+        amount_name: the name of the amounts, such as `rows`.
     """
     rates = [
         (edge, max(0.0, (done - before) / (end - start)))
@@ -198,12 +198,12 @@ def draw_rate(
         return Markup("")
     most = points[-1][0]
     peak = format_value(max(value for _, value in rates))
-    told = f"{words} a second over {format_duration(most)}, {peak} at most"
+    told = f"{amount_name} a second over {format_duration(most)}, {peak} at most"
     return draw_line(rates, (0, most), told, _build_time_ticks(most), format_value, 120, "rate")
 
 
-def draw_sparkline(points: Sequence[tuple[float, float]], words: str) -> Markup:
-    """Draw a small line without axes from (time, value), oldest first; empty for one point."""
+def draw_sparkline(points: Sequence[tuple[float, float]], label: str) -> Markup:
+    """Draw a 96 by 24 pixel step line from (time, value) points; empty for fewer than two."""
     if len(points) < 2:
         return Markup("")
     least, most = points[0][0], points[-1][0]
@@ -216,7 +216,7 @@ def draw_sparkline(points: Sequence[tuple[float, float]], words: str) -> Markup:
         _build_stretched_box(0, 24, _build_area(drawn, "rows")),
         class_="spark",
         role="img",
-        aria_label=words,
+        aria_label=label,
         width="96",
         height="24",
     )
@@ -226,7 +226,7 @@ _LEAST, _MOST = 10, 33  # powers of two: below 1 KB, beyond 8 GB
 
 
 def count_size_bins(sizes: Sequence[int]) -> list[Bin]:
-    """Count files by size, in bins that double, from the smallest file's to the largest one's.
+    """Count file sizes in bytes per power-of-two bin, as (from, to, files); empty for no files.
 
     >>> count_size_bins([100, 1500, 1600, 5000])
     [(0, 1024, 1), (1024, 2048, 2), (2048, 4096, 0), (4096, 8192, 1)]
@@ -236,29 +236,31 @@ def count_size_bins(sizes: Sequence[int]) -> list[Bin]:
     return [(0 if p == _LEAST else 1 << (p - 1), 1 << p, found[p]) for p in powers]
 
 
-def draw_histogram(sizes: Sequence[int], small: int, target: int) -> Markup:
-    """Draw the number of files by size in bytes, with a band of good sizes; a sentence for none.
+def draw_histogram(sizes: Sequence[int], small_bytes: int, target_bytes: int) -> Markup:
+    """Draw a histogram of file sizes, with a band from `small_bytes` to `target_bytes`.
 
     Args:
-        small: below this a file counts as small.
-        target: the size that files are to have.
+        small_bytes: below this a file counts as small.
+        target_bytes: the size that files are to have.
     """
     bins = count_size_bins(sizes)
     if not bins:
         return build_tag("p", "The table has no files.", class_="none")
     by_power = {_find_size_power(most - 1): (least, most, files) for least, most, files in bins}
     # The band is shown, wherever the files are.
-    first = min(*by_power, _find_size_power(small) - 1)
+    first = min(*by_power, _find_size_power(small_bytes) - 1)
     columns: list[list[tuple[str, int, str]]] = []
-    for power in range(first, max(*by_power, _find_size_power(target)) + 1):
+    for power in range(first, max(*by_power, _find_size_power(target_bytes)) + 1):
         least, most, files = by_power.get(power, (0, 0, 0))
         said = f"{format_file_size(least)} to {format_file_size(most)}: {pluralize(files, 'file')}"
-        columns.append([(said, files, "small-file" if most <= small else "file")] if files else [])
-    few = sum(each < small for each in sizes)
-    smaller = f"{format_count(few)} smaller than {format_file_size(small)}"
+        columns.append(
+            [(said, files, "small-file" if most <= small_bytes else "file")] if files else []
+        )
+    few = sum(each < small_bytes for each in sizes)
+    smaller = f"{format_count(few)} smaller than {format_file_size(small_bytes)}"
     told = f"{pluralize(len(sizes), 'file')} by size; {smaller}"
-    edges = [max(0.0, math.log2(max(size, 1)) - first + 1) for size in (small, target)]
-    right = f"right sizes: {format_file_size(small)} to {format_file_size(target)}"
+    edges = [max(0.0, math.log2(max(size, 1)) - first + 1) for size in (small_bytes, target_bytes)]
+    right = f"right sizes: {format_file_size(small_bytes)} to {format_file_size(target_bytes)}"
     ticks = [
         (place / len(columns), format_file_size(1 << power))
         for place, power in enumerate(range(first - 1, first - 1 + len(columns)))
@@ -276,7 +278,7 @@ _BAR, _GAP, _HEAD = 12, 3, 18  # pixels
 
 
 def order_stages(spans: Sequence[Span]) -> list[str]:
-    """Return the stages of some spans, in the order in which data pass them."""
+    """Return each stage of these spans once, in the order of a load; unknown stages last."""
     found = dict.fromkeys(span.stage for span in spans)
     known = [stage for stage in _STAGES if stage in found]
     return known + [stage for stage in found if stage not in _STAGES]
@@ -287,12 +289,12 @@ def get_stage_class(stage: str) -> str:
     return f"stage-{_STAGES.index(stage)}" if stage in _STAGES else "stage-other"
 
 
-def draw_timeline(spans: Sequence[Span], seconds: float) -> Markup:
-    """Draw a run of some seconds as a timeline: a lane for each stream, a bar for each span."""
+def draw_timeline(spans: Sequence[Span], run_seconds: float) -> Markup:
+    """Draw a run's spans as a timeline with a lane per stream; `run_seconds` is the least width."""
     lanes: dict[str, list[Span]] = {}
     for span in spans:
         lanes.setdefault(span.stream, []).append(span)
-    most = max([seconds, *(span.end for span in spans)]) or 1.0
+    most = max([run_seconds, *(span.end for span in spans)]) or 1.0
     drawn: list[Markup] = []
     top = 0
     for stream, own in lanes.items():
@@ -312,27 +314,29 @@ def draw_timeline(spans: Sequence[Span], seconds: float) -> Markup:
     )
 
 
-def _build_time_ticks(most: float) -> Ticks:
-    """Return five ticks from 0 to `most` seconds."""
-    return [(part / 4, format_duration(most * part / 4) if part else "0") for part in range(5)]
+def _build_time_ticks(last_seconds: float) -> Ticks:
+    """Return five ticks from 0 to `last_seconds` seconds."""
+    return [
+        (part / 4, format_duration(last_seconds * part / 4) if part else "0") for part in range(5)
+    ]
 
 
-def _build_picture(words: str, height: float, *parts: object) -> Markup:
-    """Build an SVG picture of these parts, as wide as the page."""
+def _build_picture(label: str, height: float, *parts: object) -> Markup:
+    """Build an SVG chart as wide as the page, with `label` as its accessible label."""
     return build_tag(
         "svg",
         *parts,
         xmlns="http://www.w3.org/2000/svg",
         class_="chart",
         role="img",
-        aria_label=words,
+        aria_label=label,
         width="100%",
         height=f"{height:g}",
     )
 
 
 def _build_stretched_box(top: float, height: float, *parts: object) -> Markup:
-    """Build an SVG box of 1000 by 100 units that fills the picture's width."""
+    """Build a nested SVG of 1000 by 100 units, stretched to the chart's full width."""
     return build_tag(
         "svg",
         *parts,
@@ -359,7 +363,7 @@ def _build_tick_labels(ticks: Ticks, height: float) -> list[Markup]:
 def _build_grid(
     height: float, top: float, format_value: Callable[[float], str], *drawn: object
 ) -> Markup:
-    """Build the drawing on a grid of three lines: zero, half of `top`, and `top`."""
+    """Draw three horizontal lines at 0, half of `top` and `top`, with labels, around `drawn`."""
     lines, words = [], []
     for share in (0, 0.5, 1):
         y = _TOP + height * (1 - share)
@@ -369,11 +373,13 @@ def _build_grid(
     return join_markup([*lines, *drawn, *words])
 
 
-def _build_bar(words: str, x: float, width: float, y: float, height: float, class_: str) -> Markup:
-    """Build a bar with a tooltip; `x` and `width` are percent, `y` and `height` pixels."""
+def _build_bar(
+    tooltip: str, x: float, width: float, y: float, height: float, class_: str
+) -> Markup:
+    """Build an SVG bar with a tooltip; `x` and `width` in percent, the rest in pixels."""
     return build_tag(
         "rect",
-        build_tag("title", words),
+        build_tag("title", tooltip),
         x=f"{x:.3f}%",
         width=f"{width:.3f}%",
         y=f"{y:.1f}",
@@ -383,7 +389,7 @@ def _build_bar(words: str, x: float, width: float, y: float, height: float, clas
 
 
 def _build_area(points: Sequence[tuple[float, float]], class_: str) -> Markup:
-    """Build a line through points from 0 to 1, with the area below it filled."""
+    """Build an SVG line with the area below filled; x and y of the points are from 0 to 1."""
     drawn = [f"{x * _WIDTH:.1f},{(1 - y) * _DEPTH:.2f}" for x, y in points]
     first, last = (each.partition(",")[0] for each in (drawn[0], drawn[-1]))
     below = f"M{first},{_DEPTH} L{' '.join(drawn)} L{last},{_DEPTH} Z"

@@ -32,7 +32,7 @@ Trail = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page without its frame: path, title and body.
+    """A page's path, title and content, without the HTML around it.
 
     Attributes:
         path: such as `/`, `/table/silver/flights` or `/run/20240501-103000-1a2b3c4d`.
@@ -62,7 +62,7 @@ def build_cell(value: object, sort: object = None, class_: str | None = "n") -> 
 
 @cache
 def _environment() -> Environment:
-    """Return the templates' environment, with our filters and functions."""
+    """Return the Jinja environment with lakeport's templates, filters and functions; cached."""
     made = Environment(
         loader=PackageLoader("lakeport.html"),
         autoescape=True,
@@ -86,14 +86,14 @@ def _environment() -> Environment:
 
 
 def build_linked_document(page: Page, trail: Trail, href: Href) -> str:
-    """Build a page's document, which links to the pages of its trail, to its style and script."""
+    """Build a page's HTML document for the web server: style and script are linked."""
     style = build_tag("link", rel="stylesheet", href=href("/assets/theme.css"))
     script = build_tag("script", src=href("/assets/page.js"))
     return _build_document(page, trail, href, style=style, script=script, policy="")
 
 
 def build_single_document(title: str, body: Markup, href: Href) -> str:
-    """Build a document that has its style and script inside, and may not load or run any other."""
+    """Build an HTML document with style and script inline; its policy forbids all others."""
     css, code = read_asset("theme.css"), read_asset("page.js")
     policy = (
         f"default-src 'none'; style-src 'sha256-{_hash_source(css)}'; "
@@ -113,7 +113,7 @@ def build_notebook_part(part: Markup) -> str:
 
 
 def _build_document(page: Page, trail: Trail, href: Href, **parts: Any) -> str:
-    """Render the frame around a page."""
+    """Render the HTML frame around a page; `parts` are its style, script and policy."""
     return render_template(
         "frame.html",
         title=f"{page.title} · lakeport",

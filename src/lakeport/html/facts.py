@@ -20,7 +20,7 @@ MOST_POINTS = 60
 
 @dataclass(frozen=True, slots=True)
 class BadSample:
-    """One rejected record, as text.
+    """One rejected record as text, with its stream, column, reason and place.
 
     Attributes:
         stream: its stream's name; empty for a line that is of none.
@@ -38,7 +38,7 @@ class BadSample:
 
 
 class RunFacts(msgspec.Struct, frozen=True):
-    """A run's report, checked; see `lakeport.LandingReport` for its fields."""
+    """A run's report with checked types; its fields are those of `lakeport.LandingReport`."""
 
     run_id: str
     started: datetime
@@ -64,7 +64,7 @@ class RunFacts(msgspec.Struct, frozen=True):
 
 
 def parse_run_facts(report: Mapping[str, Any]) -> RunFacts | None:
-    """Parse a run's report, whose missing keys get defaults; return None if it is no report.
+    """Parse a run's report, with defaults for missing keys; return None if it is malformed.
 
     >>> parse_run_facts({"run_id": "a", "started": "2024-05-01T10:30:00+00:00"}).rows
     0

@@ -35,7 +35,7 @@ def render_run_page(
     *,
     masked: bool = False,
 ) -> Markup:
-    """Render the page of a run.
+    """Render a run's page: figures, timeline, streams and samples of bad records.
 
     Args:
         samples: some of its bad records.
@@ -63,7 +63,7 @@ def render_run_part(run: RunFacts) -> Markup:
 
 
 def _collect_facts(run: RunFacts, pages: Mapping[str, str]) -> dict[str, Any]:
-    """Return the variables that all templates of a run have."""
+    """Return a run's template variables; `pages` has the page path of each table's URI."""
     return {
         "r": run,
         "totals": _list_totals(run),
@@ -78,7 +78,7 @@ def _collect_facts(run: RunFacts, pages: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _list_totals(run: RunFacts) -> list[tuple[str, object]]:
-    """List the figures of a run with their labels."""
+    """Return (label, value) pairs of a run's result, rows, size, time and engine."""
     told: list[tuple[str, object]] = [
         ("result", "ok" if run.ok else "failed"),
         ("rows", format_count(run.rows)),
@@ -101,7 +101,7 @@ def _list_totals(run: RunFacts) -> list[tuple[str, object]]:
 
 
 def _draw_rates(pace: Sequence[tuple[float, float, float]]) -> Markup:
-    """Draw rows a second over time, and bytes a second below if any are known."""
+    """Draw two charts from (seconds, rows, bytes): rows a second, and bytes a second if known."""
     rows = draw_rate(
         [(at, rows) for at, rows, _ in pace], "rows", lambda n: f"{format_count(n)} rows/s"
     )
@@ -112,7 +112,7 @@ def _draw_rates(pace: Sequence[tuple[float, float, float]]) -> Markup:
 
 
 def _sum_stages(spans: Sequence[Span]) -> list[tuple[str, str, float]]:
-    """Return CSS class, name and total seconds of each stage."""
+    """Return (CSS class, stage, total seconds) for each stage of these spans."""
     return [
         (
             get_stage_class(stage),
@@ -124,7 +124,7 @@ def _sum_stages(spans: Sequence[Span]) -> list[tuple[str, str, float]]:
 
 
 def _collect_stream_facts(stream: StreamReport, pages: Mapping[str, str]) -> dict[str, Any]:
-    """Return a stream's report as variables of a template, with the path of its table's page."""
+    """Return a stream's template variables, with the path of its table's page or ""."""
     uri = stream.table.rstrip("/")
     first, last = stream.first_version, stream.last_version
     return {
@@ -143,7 +143,7 @@ def _collect_stream_facts(stream: StreamReport, pages: Mapping[str, str]) -> dic
 
 
 def _list_remarks(stream: StreamReport) -> list[tuple[str, object]]:
-    """List the remarks on a stream, such as rows replaced, with their labels."""
+    """Return (label, value) pairs of a stream's notes and counts, such as rows replaced."""
     counted = {
         "files replaced": stream.removed_files,
         "rows replaced": stream.removed_rows,
@@ -157,7 +157,7 @@ def _list_remarks(stream: StreamReport) -> list[tuple[str, object]]:
 
 @dataclass(frozen=True, slots=True)
 class LoadBox:
-    """A load as a box on the page of a lake file's run or plan.
+    """A load, shown as a box on the page of a lake file's (`lake.yaml`) plan or run.
 
     Attributes:
         uses: the loads that it uses.
@@ -178,7 +178,7 @@ class LoadBox:
 
 
 def render_plan_page(plan: Plan) -> Markup:
-    """Render the page of a plan, as `LandingPlan.to_dict` gives it; notebooks show it, too."""
+    """Render the page of a load's plan, given as `LandingPlan.to_dict()`."""
     streams = [{**each, "table": _get_table_name(each["table"])} for each in plan["streams"]]
     rows = [each["rows"] for each in streams]
     known = sum(value for value in rows if value >= 0)
@@ -204,7 +204,7 @@ def render_plan_page(plan: Plan) -> Markup:
 
 
 def _list_steps(plan: Plan, streams: list[dict[str, Any]]) -> list[str]:
-    """List the steps of a load in words, from reading to writing."""
+    """Describe a planned load's steps in words, from reading to writing."""
     columns = [column for each in streams for column in each["columns"]]
     new = sum(column["change"] == "new" for column in columns)
     bad = sum(each["bad"] for each in streams)
@@ -222,7 +222,7 @@ def _list_steps(plan: Plan, streams: list[dict[str, Any]]) -> list[str]:
 
 
 def _describe_write(stream: Mapping[str, Any], mode: str) -> str:
-    """Say how a stream is written, such as `append, 12 rows, on version 3`."""
+    """Describe how a stream will be written, such as `append, 12 rows, on version 3`."""
     rows = "" if stream["rows"] < 0 else f", {pluralize(stream['rows'], 'row')}"
     if not stream["exists"]:
         return f"is made{rows}"
@@ -231,7 +231,7 @@ def _describe_write(stream: Mapping[str, Any], mode: str) -> str:
 
 
 def _list_plan_facts(stream: Mapping[str, Any]) -> list[tuple[str, object]]:
-    """List the facts of a planned stream with their labels."""
+    """Return (label, value) pairs of a planned stream, such as its table and rows."""
     return [
         ("table", stream["table"] if stream["exists"] else f"{stream['table']} (new)"),
         ("rows", format_count(stream["rows"])),

@@ -24,7 +24,7 @@ _LONGEST = 200  # characters of a value
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The first rows of a table as text.
+    """A table's first rows as text, with a note about them.
 
     Attributes:
         columns: titles, each with `n` for numbers.
@@ -38,7 +38,7 @@ class Preview:
 
 
 def render_table_page(facts: TableFacts, preview: Preview, *, masked: bool = False) -> Markup:
-    """Render the page of a table; if `masked`, without its rows and its columns' values."""
+    """Render a table's page: figures, growth, columns, first rows. `masked` hides all values."""
     versions = facts.versions
     partitions = sorted(facts.by_partition, key=lambda p: -p.bytes)
 
@@ -72,21 +72,21 @@ def render_table_page(facts: TableFacts, preview: Preview, *, masked: bool = Fal
 
 
 def render_table_part(facts: TableFacts) -> Markup:
-    """Render a table for notebooks: figures, growth and columns."""
+    """Render a table for a notebook: its figures, its growth and its columns."""
     return render_template(
         "part_table.html", t=facts, totals=_list_totals(facts), rows=_draw_growth(facts)
     )
 
 
 def _draw_growth(facts: TableFacts) -> Markup:
-    """Draw rows by version, or over time for a table of files."""
+    """Draw a table's rows by version, or over time if it has fewer than two versions."""
     if len(facts.versions) > 1:
         return draw_growth(facts.versions, lambda v: v.rows, "rows", height=120)
     return draw_rows_over_time(facts.growth, 120)
 
 
 def _list_totals(facts: TableFacts) -> list[tuple[str, object]]:
-    """List the figures of a table with their labels."""
+    """Return (label, value) pairs of a table's format, rows, size, files and version."""
     few = f", {format_count(facts.small_files)} small" if facts.small_files else ""
     told: list[tuple[str, object]] = [
         ("format", facts.format),
@@ -118,7 +118,7 @@ def _format_nulls_share(column: ColumnFacts, rows: int | None) -> str:
 
 
 def _list_commands(facts: TableFacts) -> list[tuple[str, str]]:
-    """List commands for the table, each with what it does."""
+    """Return (purpose, command line) pairs for the table, such as to optimize or vacuum it."""
     uri = shlex.quote(facts.uri)
     told = [("Show it in a terminal", f"lakeport table show {uri}")]
     if not facts.versions:

@@ -13,7 +13,7 @@ _VOID = frozenset({"input", "link", "rect", "line", "path", "circle", "polyline"
 
 
 def format_signed(value: int | None, sign: str) -> str:
-    """Format a number with a sign before it; 0 has none, and None is `?`.
+    """Format a number with `sign` in front, but `0` without it; None becomes `?`.
 
     >>> format_signed(2000, "+"), format_signed(0, "+"), format_signed(None, "+")
     ('+2,000', '0', '?')
@@ -22,7 +22,7 @@ def format_signed(value: int | None, sign: str) -> str:
 
 
 def truncate(text: str, longest: int) -> str:
-    """Cut a text to at most `longest` characters; an ellipsis ends a text that was cut.
+    """Cut a text to at most `longest` characters, the last of which is then an ellipsis.
 
     >>> truncate("abcdef", 4)
     'abc…'
@@ -31,7 +31,7 @@ def truncate(text: str, longest: int) -> str:
 
 
 def format_file_size(value: int) -> str:
-    """Format a file size by powers of 1,024, as Spark and Delta count.
+    """Format bytes in B, KB, MB, GB or TB of 1,024 each.
 
     >>> format_file_size(32 << 20), format_file_size(512), format_file_size(3 << 29)
     ('32 MB', '512 B', '1.5 GB')
@@ -45,7 +45,7 @@ def format_file_size(value: int) -> str:
 
 
 def format_share(part: float, whole: float) -> str:
-    """Format a part of a whole in percent.
+    """Format `part / whole` in percent; `< 1 %` for little, `0 %` for a whole of zero.
 
     >>> format_share(1, 3), format_share(0, 0), format_share(1, 1000)
     ('33 %', '0 %', '< 1 %')
@@ -57,7 +57,7 @@ def format_share(part: float, whole: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Format seconds in the unit that fits.
+    """Format seconds in ms, s, min, h or d, such as `3 min 20 s`.
 
     >>> format_duration(0.04), format_duration(12.34), format_duration(200), format_duration(90_000)
     ('40 ms', '12.3 s', '3 min 20 s', '1 d 1 h')
@@ -77,7 +77,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_age(now: datetime, then: datetime | None) -> str:
-    """Format how long ago `then` was, in the largest unit; `?` for None.
+    """Format the time from `then` to `now` in its largest unit, such as `2 d`; `?` for None.
 
     >>> now = datetime(2024, 5, 2, tzinfo=UTC)
     >>> [format_age(now, at) for at in (datetime(2024, 5, 1, tzinfo=UTC), now, None)]
@@ -93,7 +93,7 @@ def format_age(now: datetime, then: datetime | None) -> str:
 
 
 def build_time_tag(value: datetime | None) -> Markup:
-    """Build a `<time>` element in UTC, for the script to put into local time; `?` for None."""
+    """Build a `<time>` element in UTC, which a script turns into local time; `?` for None."""
     if value is None:
         return Markup("?")
     at = value.astimezone(UTC)
@@ -102,7 +102,7 @@ def build_time_tag(value: datetime | None) -> Markup:
 
 
 def build_tag(name: str, *inside: object, **attributes: object) -> Markup:
-    """Build an HTML element; contents and attribute values are escaped unless they are markup.
+    """Build an HTML element from its name, contents and attributes; escapes all but Markup.
 
     Attributes that are None are left out; `class_` is `class`, and `_` is `-`.
 

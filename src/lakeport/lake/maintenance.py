@@ -162,7 +162,7 @@ def vacuum(
         user_metadata=mark.format(),
         dry_run=dry_run,
         force=force,
-        files=inventory if hours < RETENTION_HOURS else None,
+        read_inventory=inventory if hours < RETENTION_HOURS else None,
     )
     if dry_run:
         return VacuumReport(newest_version, dry_run=True, files=tuple(files))

@@ -213,7 +213,7 @@ class Table:
 
             seconds = min(timeout, threading.TIMEOUT_MAX)
             try:
-                return by_spark.run_job("query a table", job, seconds=seconds)
+                return by_spark.run_job("query a table", job, timeout_seconds=seconds)
             except TimeoutError:
                 raise SparkFailure(
                     f"the query took longer than {timeout:g} s, and was cancelled",

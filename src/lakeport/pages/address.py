@@ -33,7 +33,7 @@ _REDIRECT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Host, as `--host` has it, and the IP and port of the socket on which the server listens."""
+    """Host name given by `--host`, and the IP address and port that the server listens on."""
 
     host: str
     ip: str
@@ -45,7 +45,7 @@ class Address:
         return ipaddress.ip_address(self.ip).is_loopback
 
     def url(self, token: str) -> str:
-        """Return the URL that opens the pages.
+        """Return the URL that opens the pages in a browser, with the access token.
 
         >>> Address("127.0.0.1", "127.0.0.1", 8123).url("abc")
         'http://127.0.0.1:8123/?token=abc'
@@ -56,7 +56,7 @@ class Address:
         return f"http://{_bracket_ipv6(host)}:{self.port}/?token={token}"
 
     def knows(self, host: str) -> bool:
-        """Whether a `Host` header names this server.
+        """Whether a request's `Host` header names this server, against DNS rebinding.
 
         A page in the wild may have a name of its own lead here, but then its name is in the header.
         Numbers can't be made to lead elsewhere, so where all interfaces are listened on, each does.
@@ -83,7 +83,7 @@ class Address:
 
 @contextmanager
 def open_listener(host: str, port: int) -> Iterator[tuple[socket.socket, Address]]:
-    """Open a listening socket for the body, on a free port for 0; yield it with its address.
+    """Yield a listening TCP socket and its address; port 0 takes a free one. May raise ConfigError.
 
     Raises:
         ConfigError: there is no such interface, or the port can't be had.
@@ -101,7 +101,7 @@ def open_listener(host: str, port: int) -> Iterator[tuple[socket.socket, Address
 
 
 def _resolve_host(host: str, port: int) -> tuple[int, Any]:
-    """Resolve a host name to a socket family and address; raise ConfigError if it fails."""
+    """Return socket family and address of a host name; ConfigError if it is none."""
     try:
         # An empty name would mean every interface.
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM) if host else []
@@ -115,7 +115,7 @@ def _resolve_host(host: str, port: int) -> tuple[int, Any]:
 
 
 def _bind_error(host: str, port: int, error: OSError) -> ConfigError:
-    """Build the error for a port that is in use, not permitted, or not of this machine."""
+    """Return the ConfigError for a port that can't be bound: in use, forbidden or foreign."""
     if error.errno == errno.EADDRINUSE:
         return ConfigError(
             f"port {port} of {host} is in use", "give another `--port`, or none for a free one."
@@ -136,7 +136,7 @@ def _bracket_ipv6(host: str) -> str:
 
 
 def _is_ip_address(name: str) -> bool:
-    """Whether a host's name is an IP address, IPv6 in brackets or not."""
+    """Whether a text is an IP address; IPv6 may stand in brackets."""
     try:
         ipaddress.ip_address(name.strip("[]"))
     except ValueError:
@@ -151,7 +151,7 @@ def has_display() -> bool:
 
 @contextmanager
 def open_browser(url: str) -> Iterator[None]:
-    """Have a browser open a URL while the body runs, without the URL in a command line.
+    """Open a URL in the browser by a private file, so that no command line shows its token.
 
     Other users can read command lines, so the browser is given a file that only this user can
     read. That none can be opened is no error: whoever runs this has the address.
@@ -171,7 +171,7 @@ def open_browser(url: str) -> Iterator[None]:
 
 
 def _open_file(file: Path) -> None:
-    """Open an HTML file in the default browser, but no text browser; ignore all errors."""
+    """Open an HTML file in the default graphical browser; ignore all errors."""
     with suppress(Exception):
         browser = webbrowser.get()
         # A text browser would take over this terminal.

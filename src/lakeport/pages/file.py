@@ -36,7 +36,7 @@ _RUNS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """An HTML file with one or more pages.
+    """Result of `page`: the HTML document, its number of pages and how many were left out.
 
     Attributes:
         html: the document.
@@ -50,15 +50,15 @@ class PageFile:
 
 
 class _FilePages(list[Page]):
-    """The pages of a file; links lead only to pages in the file."""
+    """Pages of one HTML file, which link only to each other."""
 
-    def add(self, builders: Iterable[Callable[[], Page]], room: int) -> None:
-        """Build and add pages until `room` characters are used up; leave out those that fail."""
+    def add(self, builders: Iterable[Callable[[], Page]], max_characters: int) -> None:
+        """Build and append pages up to `max_characters` in sum; skip those that fail."""
         for build in builders:
             with suppress(LakeportError):  # the lake's page says what is wrong with it
                 page = build()
-                room -= len(page.body)
-                if room < 0:
+                max_characters -= len(page.body)
+                if max_characters < 0:
                     return
                 self.append(page)
 
@@ -76,7 +76,7 @@ def page(
     mask: bool = False,
     **keys: Unpack[StoreKeys],
 ) -> PageFile:
-    """Write a lake, a table or a run as one HTML file with pictures.
+    """Write one HTML file with the page of a lake, a table or a run.
 
     Args:
         to: a folder, a URI, a config file or a config, as `land` takes it; a lake or a table.
@@ -101,7 +101,7 @@ def page(
 
 
 def build_page_file(config: DestinationConfig, run: str | None, *, masked: bool) -> PageFile:
-    """Build the file of a lake or table, or of the run with that id or name; see `page`."""
+    """Build the HTML file of a lake or table; with `run`, of the run with that id or name."""
     pages = open_pages(config, masked=masked)
     if run is None:
         return build_lake_file(pages)
@@ -111,7 +111,7 @@ def build_page_file(config: DestinationConfig, run: str | None, *, masked: bool)
 
 
 def build_lake_file(pages: LakePages, max_characters: int = _LARGEST) -> PageFile:
-    """Build the file of a table, or of a lake with its newest runs and as many tables as fit."""
+    """Build the HTML file of a table; or of a lake, with its newest runs and changed tables."""
     if pages.is_table:
         return build_single_page_file(pages.build_table_page(""))
     tables, runs = pages.list_tables(), pages.list_runs()
@@ -129,7 +129,7 @@ def build_lake_file(pages: LakePages, max_characters: int = _LARGEST) -> PageFil
 
 
 def build_report_file(report: Mapping[str, Any]) -> PageFile:
-    """Build the file of a run from its report alone, as `LandingReport.to_dict` gives it."""
+    """Build the HTML file of one run from `LandingReport.to_dict()`, without its lake."""
     facts = msgspec.convert(report, RunFacts)
     return build_single_page_file(
         Page("/", f"Run {facts.run_id}", render_run_page(facts, (), _link_nowhere, {}))

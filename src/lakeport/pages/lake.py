@@ -67,7 +67,7 @@ _LONGEST: Final = 120  # characters of a value
 
 
 def build_pipeline_plan_page(plan: PipelinePlan) -> Page:
-    """Build the page of a lake file's plan."""
+    """Build the page for a plan of a lake file (`lake.yaml`), with a box per load."""
     totals = [("loads", format_count(len(plan.loads))), ("steps", format_count(len(plan.steps)))]
     loads = [_build_planned_box(load) for load in plan.loads]
     title = f"Plan of {PurePath(plan.file).name}"
@@ -78,7 +78,7 @@ def build_pipeline_plan_page(plan: PipelinePlan) -> Page:
 
 
 def _build_planned_box(load: LoadPlan) -> LoadBox:
-    """Build the box of a planned load."""
+    """Build the box that shows one load of a plan."""
     facts = {name: words for name, words in load.in_words.items() if name not in _AS_TABLE}
     words = ", ".join(filter(None, (load.mode, load.transform, load.runs)))
     columns = load.result or load.columns
@@ -88,7 +88,7 @@ def _build_planned_box(load: LoadPlan) -> LoadBox:
 def build_pipeline_run_page(
     report: Mapping[str, Any], path: str = "/", links: Mapping[str, str] | None = None
 ) -> Page:
-    """Build the page of a lake file's run.
+    """Build the page for one run of a lake file (`lake.yaml`), with a box per load.
 
     Args:
         report: as `PipelineReport.to_dict` gives it.
@@ -114,7 +114,7 @@ def build_pipeline_run_page(
 
 
 def _build_finished_box(load: Mapping[str, Any], links: Mapping[str, str]) -> LoadBox:
-    """Build the box of a load that ended, with a link to its own run if there is one."""
+    """Build the box of a load that has ended; `links` has run ids with their URLs."""
     outcome = load["outcome"]
     own = str((load.get("report") or load)["run_id"] or "")
     landed = f"{outcome}, {pluralize(load['rows'], 'row')}, {format_duration(load['seconds'])}"
@@ -141,7 +141,7 @@ def _build_finished_box(load: Mapping[str, Any], links: Mapping[str, str]) -> Lo
 
 
 def open_pages(config: DestinationConfig, *, masked: bool = False) -> LakePages:
-    """Open the pages of a lake or table; if `masked`, without values of columns and records.
+    """Open the pages of a lake or table; `masked` hides values. SourceError if it is no folder.
 
     Raises:
         SourceError: it is no folder of this machine.
@@ -152,7 +152,7 @@ def open_pages(config: DestinationConfig, *, masked: bool = False) -> LakePages:
 
 @dataclass(frozen=True)
 class LakePages:
-    """The pages of a lake, or of a single table; each call reads the store again.
+    """Builds the pages of a lake or of one table, from the store at each call.
 
     Attributes:
         folder: the lake's key there; empty for the root.
@@ -164,7 +164,7 @@ class LakePages:
     masked: bool = False
 
     def find_page(self, path: str) -> Page | None:
-        """Build the page at a percent-decoded path; return None if there is none."""
+        """Build the page at a percent-decoded URL path; None if the path has no page."""
         if path == "/":
             return (
                 self.build_table_page("")
@@ -206,7 +206,7 @@ class LakePages:
     def build_lake_page(
         self, runs: Sequence[LakeRun], href: Href, tables: Sequence[LakeTable] | None = None
     ) -> Page:
-        """Build the lake's page; lists the tables unless they are given."""
+        """Build the lake's page with `runs` and `tables`; None lists the tables itself."""
         tables = self.list_tables() if tables is None else tables
         body = render_lake_page(
             self.storage.uri(self.folder), tables, runs, datetime.now(UTC), href
@@ -214,7 +214,7 @@ class LakePages:
         return Page("/", "Lake", body)
 
     def build_table_page(self, name: str) -> Page:
-        """Build a table's page; the empty name is the target itself. Raise SourceError for none."""
+        """Build the page of a table, or of the target if `name` is ""; SourceError if none."""
         folder = f"{self.folder}/{name}".strip("/")
         title = name or unquote(self.storage.uri(folder).rstrip("/").rpartition("/")[2])
         facts, rows = read_table_facts(self.storage, folder, title)
@@ -223,7 +223,7 @@ class LakePages:
         return Page(f"{_TABLE}{name}" if name else "/", title, body)
 
     def build_run_page(self, run: LakeRun, href: Href) -> Page:
-        """Build the page of a run of a load or a lake file; raise SourceError for a bad report."""
+        """Build the page of a run, of one load or a lake file; SourceError for a bad report."""
         if run.file:
             return self._build_pipeline_run_page(run, href)
         facts = parse_run_facts(run.report)
@@ -237,7 +237,7 @@ class LakePages:
         return Page(f"{_RUN}{run.name}", f"Run {run.run_id}", body)
 
     def _build_pipeline_run_page(self, run: LakeRun, href: Href) -> Page:
-        """Build the page of a lake file's run, with links to its loads' pages."""
+        """Build the page of a lake file's run; it links to the runs of its loads."""
         loads = list_loads(self.storage, self.folder, _RUNS)
         links = {load.run_id: href(f"{_RUN}{load.name}") for load in loads}
         try:
@@ -246,14 +246,14 @@ class LakePages:
             raise _unreadable_report_error(run) from None
 
     def _find_table_path(self, uri: str) -> str:
-        """Return the path of a table's page by its URI; empty if it lies outside the lake."""
+        """Return the page path of the table at `uri`; empty if it is not in the lake."""
         above = self.storage.uri(self.folder).rstrip("/") + "/"
         name = uri.rstrip("/").removeprefix(above)
         return f"{_TABLE}{unquote(name)}" if uri.startswith(above) and name else ""
 
 
 def _unreadable_report_error(run: LakeRun) -> SourceError:
-    """Build the error for a report that lacks what lakeport writes."""
+    """Return the SourceError for a run report with missing or malformed parts."""
     return SourceError(
         f"the report of run {run.run_id!r} can't be read: {run.name}.json",
         "others than lakeport have written it, or changed it.",
@@ -261,7 +261,7 @@ def _unreadable_report_error(run: LakeRun) -> SourceError:
 
 
 def _build_run_line(run: LakeRun, pages: Mapping[str, str]) -> _RunLine:
-    """Return a run's line for the lake's list of runs, with the paths of its tables' pages."""
+    """Return a run's row for the lake's list: run, page path, bad records, tables with paths."""
     facts = parse_run_facts(run.report)
     uris = [each.table for each in facts.streams] if facts else []
     if run.file:
@@ -272,7 +272,7 @@ def _build_run_line(run: LakeRun, pages: Mapping[str, str]) -> _RunLine:
 
 
 def _is_folder_name(part: str) -> bool:
-    """Whether a part of a path can be a folder's name, and does not lead elsewhere.
+    """Whether one part of a URL path is a safe folder name: no `..`, at most 255 bytes.
 
     >>> [_is_folder_name(part) for part in ("a b", "", "..", "a\\\\b", "é" * 128)]
     [True, False, False, False, False]
@@ -284,7 +284,7 @@ def _is_folder_name(part: str) -> bool:
 def render_lake_page(
     uri: str, tables: Sequence[LakeTable], runs: Sequence[LakeRun], now: datetime, href: Href
 ) -> Markup:
-    """Render the page of a lake: its tables by name, its runs newest first, ages at `now`."""
+    """Render the lake's page: tables, runs in the given order, and ages relative to `now`."""
     by_day = _count_runs_by_day(runs, now)
     pages = {table.uri.rstrip("/"): f"{_TABLE}{table.name}" for table in tables}
     return render_template(
@@ -303,7 +303,7 @@ def render_lake_page(
 
 
 def _list_totals(tables: Sequence[LakeTable], runs: Sequence[LakeRun]) -> list[tuple[str, object]]:
-    """List the figures of a lake with their labels."""
+    """Return (label, value) pairs of the lake's counts: tables, rows, size, files and runs."""
     rows = [table.rows for table in tables]
     known = [each for each in rows if each is not None]
     more = " and more" if len(known) < len(rows) else ""
@@ -321,7 +321,7 @@ def _list_totals(tables: Sequence[LakeTable], runs: Sequence[LakeRun]) -> list[t
 
 
 def _describe_small_files(table: LakeTable) -> str:
-    """Say how many files are small if most are; else return an empty text."""
+    """Return such as `9 of 12 files are small`; empty unless most are small."""
     small, files = table.small_files or 0, table.files or 0
     if not are_mostly_small(small, files):
         return ""
@@ -329,14 +329,14 @@ def _describe_small_files(table: LakeTable) -> str:
 
 
 def _draw_table_sparkline(table: LakeTable) -> Markup:
-    """Draw the growth of a table's rows as a small line."""
+    """Draw a table's row counts over time as a sparkline."""
     points = table.growth
     ends = [format_count(rows) for _, rows in (*points[:1], *points[-1:])]
     return draw_sparkline(points, f"rows, from {' to '.join(ends)}")
 
 
 def _count_runs_by_day(runs: Sequence[LakeRun], now: datetime) -> list[_Day]:
-    """Return good and failed runs and rows for each of the last 14 days that had runs."""
+    """Count good and failed runs and rows per UTC day, for the last 14 days; no empty days."""
     found: dict[str, tuple[int, int, int]] = {}
     oldest = (now - timedelta(days=_DAYS - 1)).date()
     for run in reversed(runs):
@@ -348,7 +348,7 @@ def _count_runs_by_day(runs: Sequence[LakeRun], now: datetime) -> list[_Day]:
 
 
 def _draw_runs_by_day(by_day: Sequence[_Day], now: datetime) -> Markup:
-    """Draw good and failed runs for each of the last 14 days; empty if there are none."""
+    """Draw a bar chart of good and failed runs for the last 14 days; empty without runs."""
     found = {day: {"good": good, "bad": failed} for day, good, failed, _ in by_day}
     if not found:
         return Markup("")
@@ -369,7 +369,7 @@ def _draw_runs_by_day(by_day: Sequence[_Day], now: datetime) -> Markup:
 
 
 def read_preview(snapshot: DeltaSnapshot | FilesSnapshot, uri: str) -> Preview:
-    """Read a table's first rows without Spark; if that fails, a note says why."""
+    """Return a table's first ten rows, read without Spark; or a note why that failed."""
     try:
         rows = snapshot.preview(_ROWS)
     except LakeportError as error:
@@ -382,7 +382,7 @@ def read_preview(snapshot: DeltaSnapshot | FilesSnapshot, uri: str) -> Preview:
 
 
 def _build_preview(rows: pa.Table) -> Preview:
-    """Format rows for the page: at most 100 columns, values cut to 120 characters."""
+    """Format rows as text: at most 100 columns, and 120 characters a value."""
     names = rows.column_names[:_MOST_COLUMNS]
     types = rows.schema.types[:_MOST_COLUMNS]
     kinds = ["n" if is_number(each) else "" for each in types]
@@ -397,7 +397,7 @@ def _build_preview(rows: pa.Table) -> Preview:
 
 
 def _format_cell(value: Any) -> str:
-    """Format a value as text of at most 120 characters; empty for None."""
+    """Format a cell's value as text of at most 120 characters; empty for None."""
     if value is None:
         return ""
     if isinstance(value, (list, dict)):

@@ -113,7 +113,7 @@ def _refuse(status: int, title: str, *sentences: str) -> HTMLResponse:
 
 
 def render_paragraphs(*sentences: str) -> Markup:
-    """Render each sentence as a paragraph; text in backticks becomes code.
+    """Render each sentence as an HTML paragraph; text in backticks becomes `<code>`.
 
     >>> render_paragraphs("`a < b` holds")
     Markup('<p><code>a &lt; b</code> holds</p>')
@@ -122,14 +122,14 @@ def render_paragraphs(*sentences: str) -> Markup:
 
 
 def _render_code(text: str) -> Markup:
-    """Render text with its backticks as `<code>`."""
+    """Escape a text for HTML, with its backticked parts in `<code>`."""
     pieces = enumerate(text.split("`"))
     code = Markup("<code>{}</code>")
     return Markup("").join(code.format(piece) if place % 2 else piece for place, piece in pieces)
 
 
 class Gate:
-    """Middleware that passes requests with the token on to the app, and refuses all others."""
+    """ASGI middleware that lets a request pass only with the access token."""
 
     def __init__(self, app: ASGIApp, address: Address, token: str) -> None:
         self._app = app
@@ -144,7 +144,7 @@ class Gate:
         await (answer or self._app)(scope, receive, send)
 
     def _check_request(self, request: Request) -> Response | None:
-        """Return the refusal of a request by its host, method, size, path or origin; else None."""
+        """Return an error response for a bad host, method, length, path or origin; else None."""
         hosts = request.headers.getlist("host")
         if len(hosts) != 1 or not self._address.knows(hosts[0]):
             here = "These pages don't go by that name. Open the address that `lakeport ui` printed."
@@ -166,7 +166,7 @@ class Gate:
         return None
 
     def _check_token(self, request: Request) -> Response | None:
-        """Return a redirect if the URL has the token, a refusal if nothing has it; else None."""
+        """Return None with a valid token cookie or header, a redirect for a URL token, else 403."""
         query = request.scope["query_string"].decode("ascii")
         given = parse_qsl(query, keep_blank_values=True)
         if any(key == TOKEN and self._is_token(value) for key, value in given):
@@ -176,7 +176,7 @@ class Gate:
         return None if self._has_token(request) else self._refuse_without_token()
 
     def _has_token(self, request: Request) -> bool:
-        """Whether a header or a cookie of the request has the token."""
+        """Whether the Authorization header or the session cookie has the access token."""
         scheme, _, shown = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == TOKEN and self._is_token(shown.strip()):
             return True
@@ -190,7 +190,7 @@ class Gate:
         return secrets.compare_digest(shown.encode(), self._token.encode())
 
     def _set_cookie(self, request: Request, path: str) -> Response:
-        """Set the session cookie and redirect to the URL without its token."""
+        """Return a redirect to `path` that sets the session cookie; `path` has no token."""
         if request.headers.get("sec-fetch-site", "none") in _OWN:
             answer: Response = RedirectResponse(path, 303, UNKEPT)
         else:
@@ -203,7 +203,7 @@ class Gate:
         return answer
 
     def _refuse_without_token(self) -> Response:
-        """Refuse a request without the token, and say how to get in."""
+        """Return the 403 page, which says how to open the pages."""
         return _refuse(
             403,
             "Not without the token",
@@ -214,7 +214,7 @@ class Gate:
 
 
 def _is_cross_site(request: Request) -> bool:
-    """Whether another site's page sent a request, other than by a link that was followed."""
+    """Whether a request comes from another website, other than by a followed link."""
     headers = request.headers
     origin = headers.get("origin")
     if origin is not None and origin.lower() != f"http://{headers['host'].lower()}":
@@ -228,7 +228,7 @@ def _is_cross_site(request: Request) -> bool:
 
 
 def build_server(app: ASGIApp) -> Server:
-    """Build the server of an app: `build_server(app).run(sockets=[listener])`.
+    """Return a uvicorn server for an app; `build_server(app).run(sockets=[listener])` serves.
 
     It runs until the process is asked to end; then it raises what that raises everywhere.
     """
@@ -255,13 +255,13 @@ def build_server(app: ASGIApp) -> Server:
 
 
 class _Server(Server):
-    """Server that can be interrupted while it starts, without a half-made event loop.
+    """uvicorn server that Ctrl-C can interrupt while it starts.
 
     A signal raises in this thread, between any two steps: so another thread makes the loop.
     """
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until a signal ends the process."""
+        """Serve requests until a signal ends the process."""
         make = self.config.get_loop_factory() or asyncio.new_event_loop
         with ThreadPoolExecutor(1) as maker:
             loop = maker.submit(make).result()
@@ -271,13 +271,13 @@ class _Server(Server):
 
 
 class _Protocol(H11Protocol):
-    """One connection, closed soon if it sends no whole request."""
+    """HTTP connection that is closed if no whole request arrives in time; at most 64 are kept."""
 
     _since = 0.0
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin a connection; beyond 64 of them, abort the one that has been idle longest."""
+        """Begin a connection; beyond 64, abort the one that has been idle longest."""
         super().connection_made(transport)
         self._since = self.loop.time()
         self._set_deadline()
@@ -288,7 +288,7 @@ class _Protocol(H11Protocol):
             min(idle, key=lambda each: each._since).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the connection and its deadline."""
+        """End the connection and cancel its timer."""
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
@@ -304,7 +304,7 @@ class _Protocol(H11Protocol):
         return self.cycle is None or self.cycle.response_complete
 
     def _set_deadline(self) -> None:
-        """Start the deadline for a whole request while idle; cancel it otherwise."""
+        """Start the timer for a whole request if the connection is idle; else cancel it."""
         if self._timer is not None and not self._is_idle:
             self._timer.cancel()
             self._timer = None
@@ -312,13 +312,13 @@ class _Protocol(H11Protocol):
             self._timer = self.loop.call_later(_HEAD_SECONDS, self._close)
 
     def _close(self) -> None:
-        """Abort the connection if it is still idle."""
+        """Abort the connection if it is idle, once the timer has run out."""
         self._timer = None
         if self._is_idle:
             self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer 400 to bytes that are no HTTP request, and close; no answer within another one."""
+        """Close after bytes that are no HTTP request; answer 400 unless in a response."""
         if self.cycle is None or self.cycle.response_complete:
             answer = _refuse(400, "No request", "This can't be read as a request of HTTP.")
             headers = [*self.server_state.default_headers, *answer.raw_headers]
@@ -335,7 +335,7 @@ def build_site(
     secrets: Iterable[str] = (),
     on_error: OnError = lambda error: None,
 ) -> Starlette:
-    """Build the app that serves pages to readers with the token.
+    """Build the web app that serves `pages` to readers with the access token.
 
     Args:
         pages: the pages, which several threads build at once.
@@ -350,7 +350,7 @@ def build_site(
 
 
 class _SiteRoutes:
-    """The routes of the pages and their assets."""
+    """Request handlers of the web app: pages, the style sheet and the script."""
 
     def __init__(self, pages: LakePages, secrets: tuple[str, ...], on_error: OnError) -> None:
         self._pages = pages
@@ -359,7 +359,7 @@ class _SiteRoutes:
         self._limiter = CapacityLimiter(_AT_ONCE)
 
     async def asset(self, request: Request) -> Response:
-        """Answer with the style or script, 304 if the browser has it; other names are pages."""
+        """Return the style sheet or script, or 304 if the browser has it; other names as pages."""
         found = await to_thread.run_sync(self._pages.find_asset, request.path_params["name"])
         if found is None:
             return await self.page(request)
@@ -371,7 +371,7 @@ class _SiteRoutes:
         return Response(contents, headers=headers, media_type=media)
 
     async def page(self, request: Request) -> Response:
-        """Answer with a page, or with the reason why there is none, from a thread."""
+        """Return the page at the request's path, built in a thread, or an error page."""
         path = request.scope["path"]
         # Ending the server does not wait for a store.
         return await to_thread.run_sync(
@@ -379,7 +379,7 @@ class _SiteRoutes:
         )
 
     def _render(self, path: str) -> Response:
-        """Build the page at a path and answer with it, or with 404 or its error. Never raises."""
+        """Return the response for the page at `path`: 200, 404, or an error page. Never raises."""
         try:
             page = self._pages.find_page(path)
             if page is None:
@@ -399,7 +399,7 @@ class _SiteRoutes:
             )
 
     def _show_error(self, path: str, error: LakeportError) -> Response:
-        """Answer with an error's message and hint, secrets masked, and the status of its type."""
+        """Return the page of an error: masked message, hint, and the status of its type."""
         status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
         failure = Failure.of(error).scrubbed(self._secrets)
         said = [failure.message]

@@ -37,7 +37,7 @@ _DESCRIPTORS: Final = {"folder", "files"}
 
 @dataclass(frozen=True)
 class CommandLine:
-    """A command line with the environment, streams and folder of its process.
+    """A command with the environment, working folder and open streams of its process.
 
     Attributes:
         program: `lakeport` or `target-lakeport`.
@@ -58,7 +58,7 @@ class CommandLine:
 
     @classmethod
     def of_this_process(cls, program: str, arguments: Sequence[str]) -> CommandLine:
-        """Return a command line with this process's state, whose descriptors the caller closes."""
+        """Capture this process's state for a command; the caller closes its descriptors."""
         streams = (sys.stdin, sys.stdout, sys.stderr)
         return cls(
             program,
@@ -71,7 +71,7 @@ class CommandLine:
         )
 
     def serialise(self) -> list[int]:
-        """Return the descriptors to send to a session: of the JSON, the folder and the streams."""
+        """Return file descriptors to send: a JSON file, the working folder, open streams."""
         facts = {name: value for name, value in vars(self).items() if name not in _DESCRIPTORS}
         file = os.memfd_create("lakeport-command")
         os.write(file, json.dumps(facts).encode())
@@ -79,7 +79,7 @@ class CommandLine:
 
     @classmethod
     def deserialise(cls, files: Sequence[int]) -> CommandLine:
-        """Return the command line of the descriptors that a client has sent; closes the first.
+        """Read a command from a client's file descriptors; ValueError if they hold none.
 
         Raises:
             ValueError: they hold no command.
@@ -104,16 +104,16 @@ class CommandLine:
         return f"{self.program} {verb}".strip()
 
 
-def run_command(command: CommandLine, lease: Mapping[str, Any], parent: int) -> NoReturn:
-    """Run the command in this process, and exit with its code.
+def run_command(command: CommandLine, lease: Mapping[str, Any], parent_id: int) -> NoReturn:
+    """Run a client's command in this forked process, then exit with the command's code.
 
     Args:
         lease: the keyword arguments of `set_lease`, by which the run enters Spark's JVM.
-        parent: the process that forked this one, with the signals of `PASSED_ON` blocked.
+        parent_id: the process that forked this one, with the signals of `PASSED_ON` blocked.
     """
     code = _FAILED_CODE
     try:
-        die_with_parent(parent)
+        die_with_parent(parent_id)
         _set_signals(command.ignored)
         _open_streams(command)
         _enter_environment(command)
@@ -129,7 +129,7 @@ def run_command(command: CommandLine, lease: Mapping[str, Any], parent: int) -> 
 
 
 def _set_signals(ignored: list[int]) -> None:
-    """Make a process group of its own, reset signal handlers, ignore some, and unblock all."""
+    """Start a process group; reset and unblock all signals, but ignore the `ignored` ones."""
     os.setpgid(0, 0)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
@@ -140,7 +140,7 @@ def _set_signals(ignored: list[int]) -> None:
 
 
 def _open_streams(command: CommandLine) -> None:
-    """Make the client's standard streams those of this process; close those it has closed."""
+    """Replace stdin, stdout and stderr by the client's; close those that it has closed."""
     files = iter(command.files)
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         settings = command.streams[descriptor]
@@ -164,7 +164,7 @@ def _open_streams(command: CommandLine) -> None:
 
 
 def _enter_environment(command: CommandLine) -> None:
-    """Take on the client's folder, environment, time zone and arguments; close its descriptors."""
+    """Switch to the client's working folder, environment variables, time zone and `sys.argv`."""
     os.fchdir(command.folder)
     command.close()
     os.environ.clear()
@@ -175,7 +175,7 @@ def _enter_environment(command: CommandLine) -> None:
 
 
 def _exit(code: int) -> NoReturn:
-    """Exit like the interpreter, but free no objects; after an interrupt, join no threads."""
+    """Run exit handlers, flush and end the process; waits for threads unless interrupted."""
     with suppress(BaseException):
         if code not in (130, 143):
             threading._shutdown()  # type: ignore[attr-defined]

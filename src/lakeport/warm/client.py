@@ -39,7 +39,7 @@ _Outcome = tuple[int | None, list[str], LakeportError | None]
 
 
 class SessionLost(SparkFailure):
-    """Raised when the session ended in the middle of the run."""
+    """Error: the warm session ended while it ran this command."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -49,7 +49,7 @@ class SessionLost(SparkFailure):
 
 
 def split_warm_option(arguments: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the option `--warm` of a command line, and the other arguments.
+    """Split a command line into the value of its `--warm` option and all other arguments.
 
     The option is `auto`, `off` or `require`; `start` where it has no value; empty for none.
 
@@ -81,7 +81,7 @@ def split_warm_option(arguments: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def run_in_session(program: str, arguments: Sequence[str]) -> _Outcome:
-    """Run a command in a warm session, if the command wants one and one runs.
+    """Try to run a command in a warm session; return its exit code or None, arguments, error.
 
     Returns:
         The exit code, or None where the command has to run in this process; the arguments for that;
@@ -105,14 +105,16 @@ def run_in_session(program: str, arguments: Sequence[str]) -> _Outcome:
         return None, rest, problem
 
 
-def _run_in_turn(channel: Channel, program: str, arguments: list[str], wanted: str) -> int | None:
-    """Run a command in its turn; return its exit code, None if this process has to run it."""
+def _run_in_turn(
+    channel: Channel, program: str, arguments: list[str], warm_option: str
+) -> int | None:
+    """Wait in the session's queue and run the command; None if it must run in this process."""
     try:
         channel.send({"do": "run"})
         answer, _ = channel.receive()
         if "wait" in answer:
             is_busy = answer["wait"] == "for the run"
-            waits = wanted == "require" or (wanted == "start" and not is_busy)
+            waits = warm_option == "require" or (warm_option == "start" and not is_busy)
             if (
                 is_busy
                 and not waits
@@ -138,19 +140,19 @@ def _run_in_turn(channel: Channel, program: str, arguments: list[str], wanted: s
         return _INTERRUPTED_CODE
     finally:
         channel.close()
-    if wanted == "start":
+    if warm_option == "start":
         raise start_failure()
     return None
 
 
 class _RunFollower:
-    """Waits for the end of the run, and passes this process's signals on to it meanwhile."""
+    """Waits for a run in a warm session, and forwards this process's signals to it."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
 
     def wait(self) -> int:
-        """Wait for the end of the run; return its exit code.
+        """Wait for the run and return its exit code; raise SessionLost if the session ends.
 
         Raises:
             SessionLost: the session has ended.
@@ -173,7 +175,7 @@ class _RunFollower:
             os.close(pythons)
 
     def _await_result(self, signal_pipe: int) -> int:
-        """Wait for the run's exit code; a signal writes to `signal_pipe`, so that handlers run."""
+        """Wait for the run's exit code, waking up when a signal writes to `signal_pipe`."""
         events = select.poll()
         events.register(self._channel, select.POLLIN)
         events.register(signal_pipe, select.POLLIN)
@@ -200,7 +202,7 @@ class _RunFollower:
         os.kill(os.getpid(), signal.SIGSTOP)
 
     def _exit_by_signal(self, number: int) -> int:
-        """Kill this process by the signal that killed the run; return a code if it survives."""
+        """Kill this process by the run's fatal signal; return 128 + its number if that fails."""
         with suppress(OSError):
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)

@@ -59,7 +59,7 @@ _SETTINGS: Final = {
 
 
 def serve() -> None:
-    """Run a warm session until its end, in a process that `host.warm.start_session` has started."""
+    """Run the server of a warm session until it ends; the main function of its process."""
     settings = json.load(sys.stdin)
     os.chdir("/")  # no folder stays in use by it
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's: a process that forks should have no thread
@@ -83,7 +83,7 @@ def serve() -> None:
 
 
 class WarmSession:
-    """Server of a warm session, until it was idle for a while, is asked to end, or loses Spark.
+    """Server of a warm session: runs clients' commands one by one until it has been idle.
 
     Args:
         settings: the path of its socket, what its clients have to share with it, its limits.
@@ -109,7 +109,7 @@ class WarmSession:
         self._wake, self._woken = socket.socketpair()
 
     def serve(self) -> None:
-        """Run commands until the session ends. Forked processes never return from here."""
+        """Run clients' commands until the session ends. Forked children never return from here."""
         self._wake.setblocking(False)
         self._woken.setblocking(False)
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
@@ -133,7 +133,7 @@ class WarmSession:
             self._end()
 
     def _seconds_to_wait(self) -> float | None:
-        """Return the seconds until the session's next step; None if it waits for an event."""
+        """Return how many seconds to wait for an event; None for no limit."""
         if self._run is not None:
             return None
         if not self._prepared:
@@ -147,7 +147,7 @@ class WarmSession:
         self._selector.register(file, selectors.EVENT_READ, answer)
 
     def _end(self) -> None:
-        """Remove the socket and drop waiting clients; the run in progress goes on."""
+        """End the session: remove its socket and drop waiting clients. The current run goes on."""
         if not self._ending:
             self._ending = True
             with lock_sessions():
@@ -158,7 +158,7 @@ class WarmSession:
                 self._close_channel(self._waiting.pop())
 
     def _take_lease(self) -> None:
-        """Take a lease of Spark and begin the next run; end the session if Spark has ended."""
+        """Receive access to Spark for the next run; end the session if Spark has ended."""
         self._lease, _ = self._spark.receive()
         if self._lease:
             self._begin_next_run()
@@ -167,19 +167,19 @@ class WarmSession:
             self._end()  # a run that has lost Spark says so itself
 
     def _accept_client(self) -> None:
-        """Accept a client, and watch its channel."""
+        """Accept a client's connection and register it for reading."""
         with suppress(OSError):  # it listens no more
             channel = Channel(self._listener.accept()[0])
             self._watch(channel, lambda: self._answer_client(channel))
 
     def _close_channel(self, channel: Channel) -> None:
-        """Stop to watch a channel, and close it."""
+        """Unregister a client's connection and close it."""
         with suppress(KeyError, ValueError):
             self._selector.unregister(channel)
         channel.close()
 
     def _answer_client(self, channel: Channel) -> None:
-        """Read a client's message: a signal for its run, a new run, a stop or a status request."""
+        """Handle a client's message: a signal for its run, or `run`, `stop` or `status`."""
         try:
             message, files = channel.receive()
             for file in files:
@@ -200,13 +200,13 @@ class WarmSession:
             self._drop_client(channel)
 
     def _drop_client(self, channel: Channel) -> None:
-        """Close a client's channel, and take it from the queue of waiting ones."""
+        """Close a client's connection and remove it from the queue."""
         if channel in self._waiting:
             self._waiting.remove(channel)
         self._close_channel(channel)
 
     def _status(self) -> dict[str, Any]:
-        """Return what `lakeport warm status` shows of the session."""
+        """Return the session's facts for `lakeport warm status`."""
         return {
             **self._settings,
             "process": os.getpid(),
@@ -218,7 +218,7 @@ class WarmSession:
         }
 
     def _begin_next_run(self) -> None:
-        """Begin the next run, if a client waits, a lease is there and no run is in progress."""
+        """Start the next client's run if Spark is free; skip clients that have left."""
         while self._lease and self._run is None and self._waiting:
             channel = self._waiting.pop(0)
             files: Sequence[int] = ()
@@ -234,7 +234,7 @@ class WarmSession:
                         os.close(file)
 
     def _fork_run(self, channel: Channel, command: CommandLine) -> None:
-        """Fork the process of a client's run, and record the run."""
+        """Fork a process that runs a client's command, and record it as the current run."""
         # What is sent to the run before it is one must not be taken for a signal to this process.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
         parent = os.getpid()
@@ -253,7 +253,7 @@ class WarmSession:
         self._served += 1
 
     def _forward_signal(self, message: dict[str, Any]) -> None:
-        """Pass a client's signal on to its run; kill the run if the client has gone."""
+        """Send a client's signal to its run; SIGKILL if the client has disconnected."""
         if not message and self._run is not None:
             self._selector.unregister(self._run)
         number = message.get("signal", signal.SIGKILL)
@@ -262,7 +262,7 @@ class WarmSession:
                 os.kill(self._process, number)
 
     def _collect_runs(self) -> None:
-        """Collect children that have ended, and finish the run whose process is one of them."""
+        """Reap child processes that have ended, and finish the run if it is among them."""
         with suppress(BlockingIOError):
             self._woken.recv(4096)
         with suppress(ChildProcessError):
@@ -271,7 +271,7 @@ class WarmSession:
                     self._finish_run(os.waitstatus_to_exitcode(found[1]))
 
     def _finish_run(self, code: int) -> None:
-        """Send the client its run's exit code or signal, and ask Spark's process for a lease."""
+        """Send the client its run's exit code or signal, and request Spark for the next run."""
         assert self._run is not None
         with suppress(OSError):
             self._run.send({"exit": code} if code >= 0 else {"killed": -code})
@@ -283,7 +283,7 @@ class WarmSession:
 
 
 def _preload_modules() -> Iterator[bool]:
-    """Import the modules of runs, one for each yield, so that a run can begin in between."""
+    """Import lakeport's modules and the SDKs, one per yield, so that a run can start between."""
     ours = (each.name for each in walk_packages(lakeport.__path__, "lakeport.", lambda _: None))
     for name in chain(ours, _PRELOADED):
         if not name.endswith("__main__"):
@@ -298,14 +298,14 @@ def _preload_modules() -> Iterator[bool]:
     gc.freeze()
 
 
-def _run_spark(server: Channel, memory: str, parent: int) -> NoReturn:
-    """Start Spark, and send the server a lease of it for one run after the other; then exit.
+def _run_spark(server: Channel, memory: str, parent_id: int) -> NoReturn:
+    """Start Spark in this process; send the server access to it for each run, then exit.
 
     A run that leaves something behind, such as a call that hangs, ends the session.
     """
     driver: DriverSession | None = None
     try:
-        die_with_parent(parent)
+        die_with_parent(parent_id)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         from lakeport.engine.spark.jvm.launch import start_jvm_ahead  # the server needs none of it
@@ -337,7 +337,7 @@ def _run_spark(server: Channel, memory: str, parent: int) -> NoReturn:
 
 
 def _await_run_end(server: Channel, driver: DriverSession) -> bool:
-    """Wait for the end of a run; return False if Spark or the session has ended meanwhile."""
+    """Wait until the server reports a run's end; False if Spark or the server has ended."""
     while driver.is_alive:
         with suppress(TimeoutError):
             return bool(server.receive(_LOOK_SECONDS)[0])

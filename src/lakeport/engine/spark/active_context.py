@@ -208,8 +208,8 @@ def _clear_globals() -> None:
 def silence_loggers(context: SparkContext) -> None:
     """Disable PySpark's loggers, which print stack traces with values of the data.
 
-    Its accumulator server prints them when the JVM is gone, and its loggers when a query fails; the
-    loggers print values of the data, too.
+    They do so when a query fails, and PySpark's accumulator server when the JVM is gone. lakeport
+    reports such errors in one sentence.
     """
     from pyspark.logger import PySparkLogger
 

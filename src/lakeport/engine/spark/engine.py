@@ -101,17 +101,21 @@ class SparkEngine(Engine):
         """Return a lazy frame in which one Spark task calls `read` for each item."""
         return ReadingFrame(self.session, session, schema, items, read)
 
-    def run_job(self, step: str, job: Callable[[], R], *, seconds: float | None = None) -> R:
+    def run_job(
+        self, step: str, job: Callable[[], R], *, timeout_seconds: float | None = None
+    ) -> R:
         """Run `job`, which calls Spark, in a thread; return its result. Ctrl-C cancels it.
 
         Args:
-            seconds: time limit of a job that needs no clean-up; None for no limit.
+            timeout_seconds: time limit of a job that needs no clean-up; None for no limit.
 
         Raises:
             TimeoutError: the time limit has passed.
             LakeportError: Spark's failure, translated.
         """
-        return jobs.run_in_group(self.session, JobLabel(step, self.run), job, seconds=seconds)
+        return jobs.run_in_group(
+            self.session, JobLabel(step, self.run), job, timeout_seconds=timeout_seconds
+        )
 
     @property
     def spark(self) -> SparkSession:

@@ -65,13 +65,13 @@ class JobLabel:
         """The job's group."""
         return f"lakeport {self.run}" if self.run else "lakeport"
 
-    def name_jobs(self, context: SparkContext, *, interrupts: bool = False) -> None:
+    def name_jobs(self, context: SparkContext, *, interrupt_on_cancel: bool = False) -> None:
         """Set group, description and call site of all Spark jobs that this thread starts.
 
         Args:
-            interrupts: whether a cancelled job interrupts its tasks' threads.
+            interrupt_on_cancel: whether a cancelled job interrupts its tasks' threads.
         """
-        context.setJobGroup(self.group, self.description, interrupts)
+        context.setJobGroup(self.group, self.description, interrupt_on_cancel)
         for name in ("callSite.short", "callSite.long"):
             context.setLocalProperty(name, self.description)
 
@@ -115,7 +115,7 @@ class JobQueue:
         self._waiting: list[TaskRequest] = []
         self._running = 0
 
-    def run_request(self, request: TaskRequest, run: str) -> list[TaskOutcome]:
+    def run_request(self, request: TaskRequest, run_name: str) -> list[TaskOutcome]:
         """Queue a request, wait until a Spark job has run it, and return its outcomes.
 
         Raises:
@@ -133,7 +133,7 @@ class JobQueue:
                 raise
         if taken:
             try:
-                self._run_requests(taken, run)
+                self._run_requests(taken, run_name)
             except BaseException as error:  # an interrupt: other threads must not wait on
                 for each in taken:
                     if not each.outcomes.done():
@@ -155,18 +155,18 @@ class JobQueue:
         self._waiting = [each for each in self._waiting if each not in taken]
         return taken
 
-    def _run_requests(self, requests: Sequence[TaskRequest], run: str) -> None:
+    def _run_requests(self, requests: Sequence[TaskRequest], run_name: str) -> None:
         """Run requests as one job and set their futures; if it fails, run each by itself."""
         others = len(requests) - 1
         step = requests[0].step + (f", and {others:,} more" if others else "")
         try:
-            found = run_job(self._session, JobLabel(step, run), requests, self._count)
+            found = run_job(self._session, JobLabel(step, run_name), requests, self._count)
         except LakeportError as error:
             if not others:
                 requests[0].outcomes.set_exception(error)
             else:  # separate jobs show whose failure it was
                 for each in requests:
-                    self._run_requests([each], run)
+                    self._run_requests([each], run_name)
         else:
             for each, outcomes in zip(requests, found, strict=True):
                 each.outcomes.set_result(outcomes)
@@ -189,16 +189,16 @@ def run_job(
     session: DriverSession,
     label: JobLabel,
     requests: Sequence[TaskRequest],
-    count: Callable[[int], None] = lambda tasks: None,
+    count_tasks: Callable[[int], None] = lambda tasks: None,
 ) -> list[list[TaskOutcome]]:
     """Run requests as one Spark job; return a list of outcomes per request. Waits for Spark.
 
     Args:
-        count: called with the number of tasks before they run.
+        count_tasks: called with the number of tasks before they run.
     """
     context = session.context
     tasks = _assign_items(requests, session.cores)
-    count(len(tasks))
+    count_tasks(len(tasks))
     with ExitStack() as stack:
         folders = [
             stack.enter_context(shared_folder(session)) if len(each.items) > 1 else ""
@@ -337,7 +337,11 @@ def map_in_arrow(
 
 
 def run_in_group(
-    session: DriverSession, label: JobLabel, job: Callable[[], R], *, seconds: float | None = None
+    session: DriverSession,
+    label: JobLabel,
+    job: Callable[[], R],
+    *,
+    timeout_seconds: float | None = None,
 ) -> R:
     """Run `job` in a labelled thread; return its result. On Ctrl-C or timeout, cancel its jobs.
 
@@ -345,8 +349,8 @@ def run_in_group(
 
     Args:
         session: the Spark session; waits for its start.
-        seconds: time limit of a job that needs no clean-up; the job is abandoned then. None for no
-            limit.
+        timeout_seconds: time limit of a job that needs no clean-up; the job is abandoned then.
+            None for no limit.
 
     Raises:
         TimeoutError: the time limit has passed.
@@ -360,7 +364,7 @@ def run_in_group(
 
     def run() -> None:
         try:
-            label.name_jobs(context, interrupts=seconds is not None)
+            label.name_jobs(context, interrupt_on_cancel=timeout_seconds is not None)
             context.addJobTag(tag)
             context.setLocalProperty("spark.scheduler.pool", pool)  # each load has its own
             # Spark writes the scopes of the UI as JSON, which takes 60 ms of a cold start.
@@ -377,11 +381,11 @@ def run_in_group(
         target=bind_activity(_report_progress), args=(context, tag, done), daemon=True
     ).start()
     try:
-        if not done.wait(seconds):
+        if not done.wait(timeout_seconds):
             raise TimeoutError
     except BaseException:
         threading.Thread(target=_cancel_jobs, args=(context, tag, done), daemon=True).start()
-        done.wait(_CANCEL_SECONDS if seconds is None else 0)
+        done.wait(_CANCEL_SECONDS if timeout_seconds is None else 0)
         raise
     if failed:
         failure = translate(failed[0], session.secrets)

@@ -337,7 +337,7 @@ class DriverSession:
             return self._folder
 
     def stop(self, fast: bool = True, *, timeout: float = 20.0) -> None:
-        """Stop a session that lakeport started, killing its JVM if `fast`; else do nothing.
+        """Stop lakeport's own session; its JVM is killed if `fast`. A user's session goes on.
 
         Args:
             fast: kill the JVM, as everything is durable.

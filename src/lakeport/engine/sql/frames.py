@@ -47,7 +47,7 @@ _TEXT_TYPES = {"StringType", "CharType", "VarcharType", "NullType"}
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """Convert an Arrow schema to Spark's `StructType`; see `to_spark_json` for the errors."""
+    """Convert an Arrow schema to a Spark StructType; raise if a type has no equivalent."""
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(json.loads(to_spark_json(schema)))
@@ -60,7 +60,7 @@ def empty_frame(spark: SparkSession, schema: pa.Schema) -> DataFrame:
 
 
 def cast_frame(frame: DataFrame, schema: pa.Schema) -> DataFrame:
-    """Return a frame with its columns cast to a schema's types, by name without regard to case."""
+    """Cast columns to the types of the same names in `schema`, ignoring case; others stay."""
     known = {field.name.lower(): field.dataType for field in spark_schema(schema)}
     return frame.select(
         *(
@@ -80,7 +80,7 @@ def column(name: str) -> Column:
 
 
 def literal(value: Any) -> Column:
-    """Return a value as a literal column; a datetime without a zone is UTC."""
+    """Return a literal column; a datetime without a time zone counts as UTC."""
     from pyspark.sql import functions as f
 
     if isinstance(value, datetime) and value.tzinfo is None:
@@ -96,7 +96,7 @@ def expression(sql: str) -> Column:
 
 
 def count_per_key(names: Sequence[str]) -> Column:
-    """Return a column with the number of rows that have this row's values in some columns."""
+    """Return a window column: how many rows share this row's values in the columns `names`."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -104,7 +104,7 @@ def count_per_key(names: Sequence[str]) -> Column:
 
 
 def failure_bits(conditions: Iterable[tuple[int, Column]]) -> Column:
-    """Return a bigint column with the bits set whose conditions hold, of (bit, condition) pairs."""
+    """Return a bigint bit mask per row: a bit is set where its condition is true."""
     from pyspark.sql import functions as f
 
     found = f.lit(0).cast("bigint")
@@ -114,7 +114,7 @@ def failure_bits(conditions: Iterable[tuple[int, Column]]) -> Column:
 
 
 def pattern_problem(spark: SparkSession, pattern: str) -> str:
-    """Return Java's complaint about a regular expression; empty if it is valid."""
+    """Return Java's error message for an invalid regular expression; empty if it is valid."""
     try:
         java_class(spark._jvm, "java.util.regex.Pattern").compile(pattern)
     except Exception as error:
@@ -134,7 +134,7 @@ def estimate_bytes(frame: DataFrame) -> int:
 
 
 def normalise_frame(frame: DataFrame, stream: str) -> DataFrame:
-    """Return a frame with the types that tables store; raise SourceError if a column has none.
+    """Cast columns to types that tables store, such as varchar to string; or SourceError.
 
     Char, varchar and void become text. A `timestamp_ntz` becomes a timestamp in UTC, whatever the
     session's time zone.
@@ -154,7 +154,7 @@ def normalise_frame(frame: DataFrame, stream: str) -> DataFrame:
         )
     check_column_names(stream, frame.columns, case_sensitive=False)
     utc = frame.sparkSession.conf.get("spark.sql.session.timeZone") in {"UTC", "Etc/UTC", "Z"}
-    targets = [_stored_type(f.dataType, f.name, utc, top=True) for f in frame.schema.fields]
+    targets = [_stored_type(f.dataType, f.name, utc, is_column=True) for f in frame.schema.fields]
     if targets == [f.dataType for f in frame.schema.fields]:
         return frame
     return frame.select(
@@ -166,7 +166,7 @@ def normalise_frame(frame: DataFrame, stream: str) -> DataFrame:
 
 
 def find_untyped_in_frame(frame: DataFrame, stored: DataFrame) -> dict[str, pa.DataType]:
-    """Return the columns that have void parts, with types that mark them (`schema.nested`).
+    """Return columns of Spark's void type, also nested, with null as their Arrow type.
 
     `stored` is the frame that `normalise_frame` returned for the user's `frame`.
     """
@@ -182,7 +182,7 @@ def find_untyped_in_frame(frame: DataFrame, stored: DataFrame) -> dict[str, pa.D
 
 
 def _open_type(spark: Any, stored: pa.DataType) -> pa.DataType:
-    """Return a column's stored type with Arrow's null type for the void parts of its Spark type."""
+    """Return the Arrow type `stored`, with Arrow's null type wherever Spark's type is void."""
     name = type(spark).__name__
     if name == "NullType":
         return pa.null()
@@ -198,7 +198,7 @@ def _open_type(spark: Any, stored: pa.DataType) -> pa.DataType:
 
 
 def void_untyped(frame: DataFrame, columns: Mapping[str, pa.DataType]) -> DataFrame:
-    """Return a frame with void for text in untyped parts, for which Spark infers types in queries.
+    """Return a frame in which `columns` of null type, also nested ones, are void again.
 
     Args:
         columns: columns with untyped parts -> their types (see `lakeport.schema.nested`).
@@ -216,7 +216,7 @@ def void_untyped(frame: DataFrame, columns: Mapping[str, pa.DataType]) -> DataFr
 
 
 def void_marked(frame: DataFrame) -> DataFrame:
-    """Return a table's frame with void in the parts that its schema marks as untyped."""
+    """Make string columns void where the frame's schema metadata marks them as untyped."""
     text = frame.schema.json()
     if UNTYPED_KEY not in text:
         return frame
@@ -225,7 +225,7 @@ def void_marked(frame: DataFrame) -> DataFrame:
 
 
 def _void_expression(column: Column, type_: pa.DataType) -> Column:
-    """Return a column with void in the untyped parts of its type."""
+    """Return `column` with void in place of each part whose Arrow type is null."""
     from pyspark.sql import functions as f
 
     if pa.types.is_null(type_):
@@ -241,7 +241,7 @@ def _void_expression(column: Column, type_: pa.DataType) -> Column:
 
 
 def frame_digest(frame: DataFrame) -> str:
-    """Return a SHA-256 of a frame's schema and rows in any order; raise SourceError for a map.
+    """Hash a frame's schema and rows, in any order, by a Spark job; SourceError for maps.
 
     It runs the frame's query. A map has no order to compute with.
     """
@@ -261,25 +261,25 @@ def frame_digest(frame: DataFrame) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _cast(frame: DataFrame, name: str, source: Any, target: Any, utc: bool) -> Column:
-    """Return a column cast to a type, with times without a zone as UTC; the same if it fits."""
+def _cast(frame: DataFrame, name: str, source: Any, target: Any, session_is_utc: bool) -> Column:
+    """Return the column `name`, cast to `target`; a timestamp without a zone counts as UTC."""
     from pyspark.sql import functions as f
 
     column = frame[quote_identifier(name)]
     if source == target:
         return column
-    if type(source).__name__ == "TimestampNTZType" and not utc:
+    if type(source).__name__ == "TimestampNTZType" and not session_is_utc:
         column = f.concat(column.cast("string"), f.lit("+00:00"))
     return column.cast(target).alias(name)
 
 
-def _stored_type(type_: Any, path: str, utc: bool, top: bool = False) -> Any:
-    """Return the Spark type that stores a Spark type's values; raise SourceError if there is none.
+def _stored_type(type_: Any, path: str, session_is_utc: bool, is_column: bool = False) -> Any:
+    """Return the Spark type in which tables store `type_`; SourceError if there is none.
 
     Args:
         path: the column's path, for the error.
-        utc: whether the session's time zone is UTC.
-        top: whether it is a column, and no part of one.
+        session_is_utc: whether the session's time zone is UTC.
+        is_column: whether it is a column, and no part of one.
     """
     from pyspark.sql import types as t
 
@@ -288,22 +288,24 @@ def _stored_type(type_: Any, path: str, utc: bool, top: bool = False) -> Any:
         return type_
     if name in _TEXT_TYPES:
         return t.StringType()
-    if name == "TimestampNTZType" and (utc or top):
+    if name == "TimestampNTZType" and (session_is_utc or is_column):
         return t.TimestampType()
     if name == "ArrayType":
         return t.ArrayType(
-            _stored_type(type_.elementType, f"{path}.element", utc), type_.containsNull
+            _stored_type(type_.elementType, f"{path}.element", session_is_utc), type_.containsNull
         )
     if name == "MapType":
-        key = _stored_type(type_.keyType, f"{path}.key", utc)
-        value = _stored_type(type_.valueType, f"{path}.value", utc)
+        key = _stored_type(type_.keyType, f"{path}.key", session_is_utc)
+        value = _stored_type(type_.valueType, f"{path}.value", session_is_utc)
         return t.MapType(key, value, type_.valueContainsNull)
     if name == "StructType" and not type_.fields:
         return t.StringType()
     if name == "StructType":
         return t.StructType(
             [
-                t.StructField(x.name, _stored_type(x.dataType, f"{path}.{x.name}", utc), x.nullable)
+                t.StructField(
+                    x.name, _stored_type(x.dataType, f"{path}.{x.name}", session_is_utc), x.nullable
+                )
                 for x in type_.fields
             ]
         )

@@ -81,12 +81,12 @@ _TABLE_FUNCTIONS: Final = _fill_pattern(
 )
 
 
-def query_table(frame: DataFrame, names: Sequence[str], sql: str, limit: int) -> DataFrame:
-    """Return the frame of one SELECT on a table, which has not run yet, of at most `limit` rows.
+def query_table(frame: DataFrame, table_names: Sequence[str], sql: str, limit: int) -> DataFrame:
+    """Return the lazy frame of a user's SELECT on one table; ConfigError for other SQL.
 
     Args:
         frame: the table's frame, in its own session, which gets the views.
-        names: the names by which the query may read the table.
+        table_names: the names by which the query may read the table.
 
     Raises:
         ConfigError: the text is no such query, reaches outside the table, or Spark can't analyse
@@ -108,8 +108,8 @@ def query_table(frame: DataFrame, names: Sequence[str], sql: str, limit: int) ->
         sensitive = spark.conf.get("spark.sql.caseSensitive") == "true"
         verdict = "this is not one query of the table alone"
         checker = _PlanChecker(spark._jvm, verdict, case_sensitive=sensitive)
-        checker.check(plan, frozenset(names))
-        for name in names:
+        checker.check(plan, frozenset(table_names))
+        for name in table_names:
             frame.createOrReplaceTempView(quote_identifier(name))
         with translate_errors():
             try:
@@ -124,10 +124,12 @@ def query_table(frame: DataFrame, names: Sequence[str], sql: str, limit: int) ->
     return found.limit(limit)
 
 
-def check_expression(spark: SparkSession, text: str, refusal: Callable[[str], ConfigError]) -> None:
-    """Raise ConfigError unless a text is one expression on a row, which reads no table or file.
+def check_expression(
+    spark: SparkSession, text: str, make_error: Callable[[str], ConfigError]
+) -> None:
+    """Raise ConfigError unless `text` is one SQL expression over a row, without table access.
 
-    `refusal` returns the error for a text that Spark can't parse, given Spark's reason.
+    `make_error` returns the error for a text that Spark can't parse, given Spark's reason.
     """
     from pyspark.errors import ParseException
 
@@ -136,13 +138,13 @@ def check_expression(spark: SparkSession, text: str, refusal: Callable[[str], Co
         try:
             condition = parser.parseExpression(text)
         except ParseException as error:
-            raise refusal(sql_error_sentence(error)) from error
+            raise make_error(sql_error_sentence(error)) from error
     verdict = "this is no condition on a row alone"
     _PlanChecker(spark._jvm, verdict, case_sensitive=False).check(condition, frozenset())
 
 
 class _PlanChecker:
-    """Checks that the tree of a parsed plan or expression has only allowed nodes and functions.
+    """Walks a parsed SQL plan and refuses nodes and functions that are not allow-listed.
 
     Args:
         verdict: beginning of the error's message.
@@ -155,21 +157,21 @@ class _PlanChecker:
         self._verdict = verdict
         self._case_sensitive = case_sensitive
 
-    def check(self, item: Any, names: frozenset[str]) -> None:
-        """Check an object of the tree and all below it; raise ConfigError for one that is refused.
+    def check(self, item: Any, relation_names: frozenset[str]) -> None:
+        """Check a plan node and all below it; raise ConfigError for one that is not allowed.
 
         Args:
-            names: the relations that are in scope: the table and CTEs.
+            relation_names: the relations that are in scope: the table and CTEs.
         """
         if not hasattr(item, "getClass"):
             return
         kind = str(item.getClass().getName())
         match kind.removeprefix(_CATALYST):
             case "analysis.UnresolvedRelation":
-                self._check_relation(item, names)
+                self._check_relation(item, relation_names)
                 return
             case "plans.logical.UnresolvedWith":
-                self._check_with(item, names)
+                self._check_with(item, relation_names)
                 return
             case "analysis.UnresolvedFunction":
                 self._check_function(list(_members(item.nameParts())))
@@ -184,27 +186,27 @@ class _PlanChecker:
             case _ if not _is_inner_node(kind):
                 raise self._refusal(f"`{kind.rpartition('.')[2].rstrip('$')}`")
         for part in _members(item):
-            self.check(part, names)
+            self.check(part, relation_names)
 
-    def _check_relation(self, relation: Any, names: frozenset[str]) -> None:
-        """Raise ConfigError unless a relation is one of `names`, without options."""
+    def _check_relation(self, relation: Any, relation_names: frozenset[str]) -> None:
+        """Raise ConfigError unless the relation is one of `relation_names`, without options."""
         parts = list(_members(relation.multipartIdentifier()))
-        known = {self._fold_case(name) for name in names}
+        known = {self._fold_case(name) for name in relation_names}
         if len(parts) != 1 or self._fold_case(parts[0]) not in known:
             raise self._refusal(f"{'.'.join(parts)!r}, which is another table or a path")
         if not relation.options().isEmpty() or relation.isStreaming():
             raise self._refusal(f"options of {parts[0]!r}")
 
-    def _check_with(self, node: Any, names: frozenset[str]) -> None:
-        """Check a WITH: each CTE may read earlier ones, and itself if recursive; the query all."""
+    def _check_with(self, node: Any, relation_names: frozenset[str]) -> None:
+        """Check a WITH clause: each CTE sees the earlier ones, and the query sees all."""
         for cte in _members(node.cteRelations()):
-            inner = names | {str(cte._1())}
-            self.check(cte._2(), inner if node.allowRecursion() else names)
-            names = inner
-        self.check(node.child(), names)
+            inner = relation_names | {str(cte._1())}
+            self.check(cte._2(), inner if node.allowRecursion() else relation_names)
+            relation_names = inner
+        self.check(node.child(), relation_names)
 
     def _check_function(self, parts: list[str]) -> None:
-        """Raise ConfigError unless a name's parts are those of a harmless function of Spark."""
+        """Raise ConfigError unless the name is a harmless built-in function of Spark."""
         name = parts[-1].lower()
         if len(parts) == 1 and name in _FUNCTIONS:
             return
@@ -215,7 +217,7 @@ class _PlanChecker:
             raise self._refusal(f"{name!r}, which is none of Spark's own functions")
 
     def _refusal(self, used: str) -> ConfigError:
-        """Return the error for the use of a relation, function or node that is not allowed."""
+        """Return the ConfigError for a relation, function or node that is not allowed."""
         return ConfigError(
             f"{self._verdict}: it uses {used}",
             "what Spark's own functions make of the table's rows is allowed; what reaches files, "
@@ -228,7 +230,7 @@ class _PlanChecker:
 
 
 def _members(item: Any) -> Iterator[Any]:
-    """Yield the members of a Scala collection or case class."""
+    """Yield the items of a Scala collection, or the fields of a Scala case class."""
     kind = item.getClass().getName()
     found = item.iterator() if kind.startswith("scala.collection.") else item.productIterator()
     while found.hasNext():
@@ -236,7 +238,7 @@ def _members(item: Any) -> Iterator[Any]:
 
 
 def _is_inner_node(kind: str) -> bool:
-    """Whether objects of a Java class are allowed and have members to check."""
+    """Whether a Java class is an allowed plan node whose members need a check, too."""
     if kind in _NODES or kind.startswith(_COLLECTIONS):
         return True
     return kind.startswith(_EXPRESSIONS) and kind != _REFUSED_EXPRESSION

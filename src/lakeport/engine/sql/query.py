@@ -83,12 +83,12 @@ _REASONS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def clone_session(spark: SparkSession, *, narrow: bool = False) -> SparkSession:
-    """Return a session with a copy of another's views, functions and settings.
+def clone_session(spark: SparkSession, *, narrow_rows: bool = False) -> SparkSession:
+    """Clone a session with its views, functions and settings, without `${...}` substitution.
 
     Args:
-        narrow: whether rows are narrow, so that Arrow batches are cut at 16,384 rows. Otherwise
-            Spark cuts them by bytes, for which it adds up the batch's buffers at each row.
+        narrow_rows: whether Arrow batches are cut at 16,384 rows. Otherwise Spark cuts them by
+            bytes, for which it adds up the batch's buffers at each row.
     """
     from pyspark.sql import SparkSession
 
@@ -96,14 +96,14 @@ def clone_session(spark: SparkSession, *, narrow: bool = False) -> SparkSession:
         clone = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
         # `${env:NAME}` in a query would become the variable's value.
         clone.conf.set("spark.sql.variable.substitute", "false")
-        if narrow:
+        if narrow_rows:
             clone.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(_NARROW_ROWS))
             clone.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(_NO_BYTE_LIMIT))
     return clone
 
 
 def name_frames(session: SparkSession, frames: Mapping[str, DataFrame]) -> None:
-    """Register frames, also of other sessions, as views of a session by their names."""
+    """Register each frame, also one of another session, as a temporary view by its name."""
     with active_session(session), translate_errors():
         for name, frame in frames.items():
             plan = frame._jdf.queryExecution().analyzed()
@@ -111,9 +111,9 @@ def name_frames(session: SparkSession, frames: Mapping[str, DataFrame]) -> None:
 
 
 def parse_query(session: SparkSession, sql: str) -> Any:
-    """Parse one query to a plan that is not analysed; raise ConfigError if it is none.
+    """Parse one SQL query to a logical plan, not analysed; ConfigError for anything else.
 
-    Commands, several queries and empty text are none.
+    A command, several queries and empty text are refused.
     """
     from pyspark.errors import ParseException
 
@@ -134,7 +134,7 @@ def parse_query(session: SparkSession, sql: str) -> Any:
 def query_frames(
     session: SparkSession, sql: str, columns: Mapping[str, tuple[str, ...]]
 ) -> DataFrame:
-    """Return the frame of one query on a session's views (`name_frames`), which has not run yet.
+    """Return the lazy frame of one SQL query on the session's views; ConfigError if invalid.
 
     Args:
         columns: view's name -> its columns, for the error.
@@ -149,7 +149,7 @@ def query_frames(
 
 
 def frame_of_plan(session: SparkSession, plan: Any) -> DataFrame:
-    """Return the frame of a parsed plan, which Spark analyses and does not run."""
+    """Analyse a parsed plan and return its frame, which has not run yet."""
     from pyspark.sql.classic.dataframe import DataFrame
 
     dataset = java_class(session._jvm, _DATASET)
@@ -158,7 +158,7 @@ def frame_of_plan(session: SparkSession, plan: Any) -> DataFrame:
 
 @contextmanager
 def translate_sql_errors(hint: str, subject: str = "`sql`") -> Iterator[None]:
-    """Raise ConfigError for errors of Spark's parser and analyser; others as `translate_errors`.
+    """Context manager that raises Spark's parse and analysis errors as ConfigErrors.
 
     Args:
         subject: the key or option with the SQL, for the message.
@@ -180,22 +180,22 @@ def _sql_error(error: PySparkException, hint: str = _HINT, subject: str = "`sql`
 
 
 def sql_error_sentence(error: PySparkException) -> str:
-    """Return the first sentence of a parser's or analyser's error, with line and column."""
+    """Return the first sentence of Spark's SQL error, with line and column if known."""
     words = str(error).strip()
     place = _POSITION.search(words)
     where = f" (line {place[1]}, column {int(place[2]) + 1})" if place else ""
     return _CODES.sub("", words.partition("\n")[0]).strip().rstrip(".;") + where
 
 
-def is_row_wise(frame: DataFrame, source: str) -> bool:
-    """Whether a query gives the same rows if its view `source` is read piece by piece.
+def is_row_wise(frame: DataFrame, view_name: str) -> bool:
+    """Whether a query on one view maps or filters single rows, so that parts can run alone.
 
     True for projections, filters and the unfolding of lists. Other operations, such as an
     aggregate, window, join, limit, subquery or random number, may need all rows.
     """
     reads = 0
     for node in _walk_plan(frame._jdf.queryExecution().analyzed()):
-        if _is_view(node, source):
+        if _is_view(node, view_name):
             reads += 1
         elif node.getClass().getSimpleName() not in _ROW_BY_ROW or not _is_plain(node):
             return False
@@ -203,22 +203,22 @@ def is_row_wise(frame: DataFrame, source: str) -> bool:
 
 
 def _walk_plan(plan: Any) -> Iterator[Any]:
-    """Yield the nodes of a plan, without those below views."""
+    """Yield a logical plan's nodes from the top, but none below a view."""
     yield plan
     if plan.getClass().getSimpleName() != "View":
         for child in iterate_seq(plan.children()):
             yield from _walk_plan(child)
 
 
-def _is_view(node: Any, name: str) -> bool:
-    """Whether a plan node is the view of a name."""
+def _is_view(node: Any, view_name: str) -> bool:
+    """Whether a logical plan node is the temporary view `view_name`, ignoring case."""
     if node.getClass().getSimpleName() != "View":
         return False
-    return str(node.desc().identifier().table()).lower() == name.lower()
+    return str(node.desc().identifier().table()).lower() == view_name.lower()
 
 
 def _is_plain(node: Any) -> bool:
-    """Whether a plan node's expressions are deterministic and free of subqueries."""
+    """Whether a plan node has only deterministic expressions and no subqueries."""
     return bool(node.subqueries().isEmpty()) and all(
         expression.deterministic() for expression in iterate_seq(node.expressions())
     )
@@ -226,7 +226,7 @@ def _is_plain(node: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class UncomputedValue:
-    """Failure to compute a value in SQL or a frame, without the value itself.
+    """Spark's failure to compute a value, such as a bad cast; never holds the value itself.
 
     Attributes:
         condition: Spark's name of the error, such as `CAST_INVALID_INPUT`.
@@ -251,7 +251,7 @@ class UncomputedValue:
 
     @property
     def hint(self) -> str:
-        """The hint for correcting the expression, such as a `try_` function."""
+        """Hint to correct the expression, such as `try_cast`."""
         default = "", "correct the expression; `--debug` shows Spark's own words."
         _, hint = _REASONS.get(self.condition, default)
         found = re.search(r"try_\w+", self.parameters.get("alternative", ""))
@@ -259,7 +259,7 @@ class UncomputedValue:
 
 
 class _ErrorParameters(dict[str, str]):
-    """Parameters of an error without quotes; a missing one is `…`."""
+    """Spark's error parameters without double quotes; a missing one reads `…`."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         super().__init__({name: value.strip('"') for name, value in given.items()})
@@ -269,7 +269,7 @@ class _ErrorParameters(dict[str, str]):
 
 
 def find_uncomputed_value(error: BaseException) -> UncomputedValue | None:
-    """Return the failure to compute a value among an error's causes; None if there is none."""
+    """Return details of a failed cast or computation among an error's causes, or None."""
     for cause in walk_causes(error):
         for java in java_causes(cause):
             found = _read_java_exception(java)
@@ -279,7 +279,7 @@ def find_uncomputed_value(error: BaseException) -> UncomputedValue | None:
 
 
 def _read_java_exception(java: Any) -> UncomputedValue | None:
-    """Read the failed expression from a Java exception; None unless a value was at fault."""
+    """Return details of a failed cast or computation; None for other Java exceptions."""
     try:
         condition, state = str(java.getCondition()), str(java.getSqlState())
         parameters = dict(java.getMessageParameters())

@@ -31,17 +31,17 @@ _OWN_FOLDER_HINT: Final = "give each table a checkpoint folder of its own."
 def start_query(
     frame: DataFrame,
     checkpoint: str,
-    mode: str,
-    timing: Mapping[str, Any],
+    output_mode: str,
+    trigger: Mapping[str, Any],
     land: Callable[[DataFrame, int], None],
     secrets: Collection[str],
 ) -> StreamingQuery:
-    """Start a streaming query that calls a function for each micro-batch of a frame.
+    """Start a Spark streaming query that calls `land` with each micro-batch and its number.
 
     Args:
         checkpoint: the folder, as `bind_checkpoint` returns it.
-        mode: Spark's output mode, `append` or `update`.
-        timing: arguments of Spark's `trigger`; empty to run micro-batches without pauses.
+        output_mode: Spark's output mode, `append` or `update`.
+        trigger: arguments of Spark's `trigger`; empty to run micro-batches without pauses.
         land: takes a micro-batch and its number, in a thread of Spark.
 
     Raises:
@@ -53,29 +53,29 @@ def start_query(
     try:
         with translate_errors(secrets):
             writer = frame.writeStream.option("checkpointLocation", checkpoint)
-            return _set_trigger(writer.outputMode(mode), timing).foreachBatch(land).start()
+            return _set_trigger(writer.outputMode(output_mode), trigger).foreachBatch(land).start()
     except LakeportError as error:
         if isinstance(error.__cause__, AnalysisException):
             hint = "rows of an aggregate that change later can be landed by `mode: merge`."
-            raise ConfigError(error.message, hint if mode == "append" else "") from error
+            raise ConfigError(error.message, hint if output_mode == "append" else "") from error
         raise
 
 
-def _set_trigger(writer: DataStreamWriter, timing: Mapping[str, Any]) -> DataStreamWriter:
-    """Return the writer with the trigger, if any; raise ConfigError if it is no interval."""
-    if not timing:
+def _set_trigger(writer: DataStreamWriter, trigger: Mapping[str, Any]) -> DataStreamWriter:
+    """Return the writer with this trigger, if any; ConfigError if it is no valid interval."""
+    if not trigger:
         return writer
     try:
-        return writer.trigger(**timing)
+        return writer.trigger(**trigger)
     except Exception as error:
         raise ConfigError(
-            f"`trigger` is {timing.get('processingTime')!r}, which is no interval",
+            f"`trigger` is {trigger.get('processingTime')!r}, which is no interval",
             "give seconds, or text such as '30 seconds' or '5 minutes'.",
         ) from error
 
 
 def bind_checkpoint(spark: SparkSession, checkpoint: str | os.PathLike[str], table: str) -> str:
-    """Bind a checkpoint folder to a table, or check that it is bound to it; return its URI.
+    """Reserve a checkpoint folder for `table`, and return its URI; ConfigError if it is another's.
 
     Args:
         checkpoint: path or URI of a folder on any file system that Spark reaches.
@@ -114,7 +114,7 @@ def bind_checkpoint(spark: SparkSession, checkpoint: str | os.PathLike[str], tab
 
 
 def is_among_table_files(folder: str, table: str) -> bool:
-    """Whether readers and `vacuum` would take a folder's files for files of the table.
+    """Whether `folder` lies in `table` where readers and VACUUM see it: no `_` in front.
 
     They ignore names with an underscore in front, except the log's folder.
 
@@ -133,7 +133,7 @@ def is_among_table_files(folder: str, table: str) -> bool:
 
 
 def _normalise_uri(uri: str) -> str:
-    """Return a URI for comparison: local ones as paths, `s3a:` as `s3:`."""
+    """Return a URI in a form to compare: a path for local files, `s3:` for `s3a:`."""
     scheme, mark, path = uri.partition(":")
     if not mark or scheme == "file":
         return "/" + (path if mark else uri).strip("/")
@@ -142,7 +142,7 @@ def _normalise_uri(uri: str) -> str:
 
 @contextmanager
 def _name_checkpoint(name: str) -> Iterator[None]:
-    """Raise failures of Spark (as ConfigError) and of the store with the checkpoint's name."""
+    """Context manager that adds the checkpoint's name to errors of Spark and of the store."""
     try:
         yield
     except (SparkFailure, DestinationError) as error:
@@ -155,7 +155,7 @@ def _name_checkpoint(name: str) -> Iterator[None]:
 
 
 def _parse_binding(text: str | None, folder: _HadoopFolder) -> str:
-    """Return the table's URI that `lakeport.json` names; raise ConfigError if it is malformed."""
+    """Return the table's URI in a checkpoint's `lakeport.json`; ConfigError if malformed."""
     try:
         entry = json.loads(text or "")
         if entry["version"] == _VERSION:
@@ -168,7 +168,7 @@ def _parse_binding(text: str | None, folder: _HadoopFolder) -> str:
 
 
 def has_file_system(spark: SparkSession, scheme: str) -> bool:
-    """Whether a session has a file system class for URIs of a scheme."""
+    """Whether the session's Hadoop has a file system for a URI scheme, such as `s3a`."""
     conf = spark._jsparkSession.sessionState().newHadoopConf()
     try:
         java_class(spark._jvm, "org.apache.hadoop.fs.FileSystem").getFileSystemClass(scheme, conf)
@@ -178,7 +178,7 @@ def has_file_system(spark: SparkSession, scheme: str) -> bool:
 
 
 class _HadoopFolder:
-    """A folder on one of Hadoop's file systems, with small text files."""
+    """Reads and writes small text files in a folder on any Hadoop file system."""
 
     def __init__(self, spark: SparkSession, name: str) -> None:
         self._jvm: Any = spark._jvm
@@ -212,7 +212,7 @@ class _HadoopFolder:
             stream.close()
 
     def write(self, name: str, text: str) -> None:
-        """Write a text file under a temporary name, then rename it; keep a file that exists."""
+        """Write a new text file by a rename; an existing file stays as it is."""
         temporary = self._child(f".{name}.{uuid.uuid4()}.tmp")
         stream = self._system.create(temporary, False)
         try:

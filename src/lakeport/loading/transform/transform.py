@@ -136,7 +136,7 @@ class Transform:
         """
         narrow = 0 <= batch.bytes <= _NARROW_BYTES * batch.records
         spark = self.engine.spark if batch.frame is None else batch.frame.sparkSession
-        session = clone_session(spark, narrow=narrow)
+        session = clone_session(spark, narrow_rows=narrow)
         reading, frame = None, batch.frame
         if frame is None:
             reading = self.engine.read_frame(session, schema, items, _ItemReader(schema))

@@ -438,7 +438,7 @@ class TableTransaction:
         if self._read_all or self._is_read:
             txn.read_all()
         if self._metadata is not None:
-            txn.set_metadata(self._metadata, replaces=self._replaces)
+            txn.set_metadata(self._metadata, replaces_files=self._replaces)
         for changes_rows in (True, False):
             removed = (
                 file.add_action() for file, changes in self._removed if changes is changes_rows

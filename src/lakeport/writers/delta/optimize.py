@@ -238,9 +238,11 @@ def optimize(
             file_bytes=target_bytes(state.properties),
             user_metadata=mark.format(),
             where=where,
-            also=[f"NOT ({quote_identifier(name)} <=> '{NULL_FOLDER}')" for name in texts],
+            extra_conditions=[
+                f"NOT ({quote_identifier(name)} <=> '{NULL_FOLDER}')" for name in texts
+            ],
             sort_by=sort_by,
-            refusal=lambda reason: condition_error(where or "", reason, contents),
+            make_error=lambda reason: condition_error(where or "", reason, contents),
         )
     except ConfigError:
         raise

@@ -109,9 +109,9 @@ class DeltaSession:
             found[str(pair._1())] = str(pair._2())
         return found
 
-    def check_condition(self, text: str, refusal: Callable[[str], ConfigError]) -> None:
+    def check_condition(self, text: str, make_error: Callable[[str], ConfigError]) -> None:
         """Check that a text is one expression on a row; see `policy.check_expression`."""
-        check_expression(self._tuned_session({}), text, refusal)
+        check_expression(self._tuned_session({}), text, make_error)
 
     def optimize(
         self,
@@ -120,18 +120,18 @@ class DeltaSession:
         file_bytes: int,
         user_metadata: str,
         where: str | None,
-        also: Sequence[str],
+        extra_conditions: Sequence[str],
         sort_by: Sequence[str],
-        refusal: Callable[[str], ConfigError],
+        make_error: Callable[[str], ConfigError],
     ) -> dict[str, Any]:
         """Run OPTIMIZE on a table, on partitions that match `where`; return Delta's metrics.
 
         Args:
             file_bytes: target size of files.
             where: a condition on partition columns that `check_condition` has checked; or None.
-            also: further conditions, quoted for SQL.
+            extra_conditions: further conditions, quoted for SQL.
             sort_by: columns of a Z-order, quoted for SQL.
-            refusal: returns the error for a condition that does not fit, given Spark's reason.
+            make_error: returns the error for a condition that does not fit, given Spark's reason.
 
         Raises:
             ConfigError: the condition does not fit the table.
@@ -144,7 +144,7 @@ class DeltaSession:
         command = f"OPTIMIZE {_sql_name(uri)}"
         # A comment at the end of the condition ends with its line.
         conditions = [f"({where}\n)"] if where is not None else []
-        conditions += also
+        conditions += extra_conditions
         if conditions:
             command += f" WHERE {' AND '.join(conditions)}"
         if sort_by:
@@ -155,7 +155,7 @@ class DeltaSession:
             except AnalysisException as error:
                 if where is None:
                     raise
-                raise refusal(sql_error_sentence(error)) from error
+                raise make_error(sql_error_sentence(error)) from error
             found = result.select("metrics").first()
         metrics: dict[str, Any] = found[0].asDict(recursive=True) if found else {}
         return metrics
@@ -168,13 +168,13 @@ class DeltaSession:
         user_metadata: str,
         dry_run: bool,
         force: bool,
-        files: Callable[[DeltaSession], pa.Table] | None,
+        read_inventory: Callable[[DeltaSession], pa.Table] | None,
     ) -> list[str]:
         """Delete files unused for `hours` and return []; with `dry_run`, only list them.
 
         Args:
             force: allow less than the table's own retention.
-            files: takes a tuned session; returns the files to look at, with the columns of
+            read_inventory: takes a tuned session; returns the files to look at, with the columns of
                 `VacuumCommand.INVENTORY_SCHEMA`. None for all files.
         """
         settings = {
@@ -186,8 +186,8 @@ class DeltaSession:
         with translate_errors(self.secrets):
             session = self._tuned_session(settings)
             command = f"VACUUM {_sql_name(uri)}"
-            if files is not None:
-                rows = files(replace(self, spark=session))
+            if read_inventory is not None:
+                rows = read_inventory(replace(self, spark=session))
                 session.createDataFrame(rows).createOrReplaceTempView(_INVENTORY)
                 command += f" USING INVENTORY (TABLE {_INVENTORY})"
             command += f" RETAIN {hours:d} HOURS"
@@ -202,10 +202,7 @@ class DeltaSession:
             return int(milliseconds) // 3_600_000
 
     def removed_paths(self, uri: str) -> set[str]:
-        """Return paths of the log's `remove` entries, percent-decoded. Runs a Spark job.
-
-        Runs a Spark job.
-        """
+        """Return paths of the log's `remove` entries, percent-decoded. Runs a Spark job."""
         from pyspark.sql import DataFrame
 
         with translate_errors(self.secrets):

@@ -61,18 +61,19 @@ class DeltaTransaction:
         """Have commits by others for the same application id conflict with this one."""
         self._txn.readTxn().addOne(app_id)
 
-    def set_metadata(self, action: str, *, replaces: bool = False) -> None:
+    def set_metadata(self, action: str, *, replaces_files: bool = False) -> None:
         """Stage a `metaData` action, also for a new table; raise if Delta refuses it.
 
         Args:
             action: a `metaData` action as JSON text.
-            replaces: whether the schema may not fit the present data files, which are replaced.
+            replaces_files: whether the commit replaces all data files, which the new schema may
+                not fit.
 
         Raises:
             LakeportError: Delta refuses the change.
         """
         with translate_jvm_errors(()):
-            if replaces:
+            if replaces_files:
                 self._txn.updateMetadataForTableOverwrite(self._action(action))
             else:
                 self._txn.updateMetadata(self._action(action), False)

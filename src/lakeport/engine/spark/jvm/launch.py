@@ -29,10 +29,7 @@ _EARLY: Final = ("spark.jars", "spark.jars.", "spark.files", "spark.archives", "
 
 
 def start_jvm_ahead(settings: Mapping[str, str] | None = None) -> None:
-    """Start a JVM with default settings now, for a load that follows. Never raises.
-
-    Never raises: the load itself meets the error.
-    """
+    """Start a JVM with default settings now, for a load that follows. Never raises."""
     with suppress(LakeportError, OSError):
         launch = Launch(find_java(), frozenset(), settings or {}, quick_start=True)
         launch._open_gateway(launch._jars(), ahead=True)
