@@ -58,7 +58,7 @@ class ColumnRules:
     drop: frozenset[str] = frozenset()
 
     def apply(self, names: Sequence[str]) -> list[tuple[str, str]]:
-        """Return the columns kept, each with its name in the table; SourceError for a bad rule.
+        """Return pairs of source and table name of the columns kept; SourceError for a bad rule.
 
         Bad is a rule for a column that is not there, a new name that is taken, and to drop all.
 
@@ -93,7 +93,7 @@ class ColumnRules:
         return kept
 
     def without_absent_types(self, names: Collection[str], source: Collection[str]) -> ColumnRules:
-        """Return the rules without types for columns of `source` that are not in `names`.
+        """Return the rules without types of those `source` columns that `names` lacks.
 
         >>> rules = ColumnRules({"zip": pa.string(), "day": pa.date32()})
         >>> sorted(rules.without_absent_types(["day"], ["zip", "day"]).types)
@@ -103,7 +103,7 @@ class ColumnRules:
         return replace(self, types=types)
 
     def rename_keys(self, names: Iterable[str], purpose: str) -> tuple[str, ...]:
-        """Return the table's names of the source's key columns; ConfigError if one is dropped.
+        """Return the names of key columns in the table; ConfigError if one is dropped.
 
         `purpose` is that of the keys, for the error, such as `to merge by`.
         """
@@ -134,7 +134,7 @@ def list_internal_columns(prefix: str | None) -> tuple[str, ...]:
 
 
 def find_lowest_version(rows: pa.RecordBatch) -> int | None:
-    """Return the lowest `_sdc_table_version` of a batch; None if a row has no number there.
+    """Return a batch's lowest `_sdc_table_version`; None if it is absent, null or no number.
 
     >>> find_lowest_version(pa.record_batch({"id": [1, 2], "_SDC_table_version": [8, 9]}))
     8
@@ -160,7 +160,7 @@ def combine_lowest_versions(versions: Collection[int | None]) -> int | None:
 
 @dataclass(frozen=True)
 class Shape:
-    """Picklable function that gives a source's batches the columns, types and order of a table.
+    """Picklable function that converts a source's batches to the columns and types of a table.
 
     Attributes:
         source: the columns that the reader yields.
@@ -207,7 +207,7 @@ class Shape:
         return replace(self, schema=table)
 
     def _shape_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return one batch with the table's columns: constants and internal columns are filled."""
+        """Convert one batch to the table's columns; fill in constants and internal columns."""
         at = {name: index for index, name in enumerate(batch.schema.names)}
         columns = {
             name.lower(): self._cast_source_column(source, batch.column(at[source]))
@@ -232,14 +232,14 @@ class Shape:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _source_field(self, name: str) -> pa.Field:
-        """Return a source's field with its declared type, or the type with untyped places."""
+        """Return a source's field with its declared type, or with null types if it has any."""
         if name in self.untyped:
             return pa.field(name, self.untyped[name])
         type_ = self.rules.types.get(name)
         return self.source.field(name) if type_ is None else to_table_field(name, type_)
 
     def _cast_source_column(self, name: str, column: pa.Array) -> pa.Array:
-        """Cast a source's column as its rules say; raise InputError if a value does not fit."""
+        """Cast a source's column to its declared or narrowed type; InputError for a misfit."""
         if name in self.untyped:
             try:
                 return restore_untyped(column, self.untyped[name])
@@ -323,7 +323,7 @@ def plan_shape(
 
 
 def _check_name_clashes(names: Sequence[tuple[str, str]], case: HeaderCase | None) -> None:
-    """Raise InputError if two columns get names that differ at most in case."""
+    """Raise InputError if two columns get table names that differ at most in case."""
     seen: dict[str, str] = {}
     for old, new in names:
         other = seen.setdefault(new.lower(), old)
@@ -363,7 +363,7 @@ def fit_column(
 
 
 def fit_batches(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield batches cast to the columns of `schema`, null where absent; see `fit_column`."""
+    """Cast batches to `schema`, absent columns to null; InputError if a value would change."""
     for batch in batches:
         at = {name: index for index, name in enumerate(batch.schema.names)}
         arrays = [
@@ -374,7 +374,7 @@ def fit_batches(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterato
 
 
 def _cast_nested(column: pa.Array, source: pa.Field | None, target: pa.Field) -> pa.Array:
-    """Cast a column with its members and items by name; raise ArrowInvalid if a value is lost."""
+    """Cast a column, matching its members by name; raise ArrowInvalid if a value would change."""
     wanted = target.type
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), wanted)

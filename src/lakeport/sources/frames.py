@@ -62,7 +62,7 @@ def is_spark_frame(value: object) -> bool:
 
 
 def _get_frame_kind(value: object) -> str:
-    """Return a frame's kind: one of `_CLASSES`, "stream" or "records"; empty for other values."""
+    """Return a frame's kind, such as `pandas`, "stream" or "records"; empty if it is no frame."""
     for cls in type(value).__mro__:
         library = cls.__module__.partition(".")[0]
         kind = _CLASSES.get((library, cls.__name__))
@@ -82,7 +82,7 @@ def frame_flushes(
     max_columns: int = 5000,
     declared: Mapping[str, pa.DataType] = MappingProxyType({}),
 ) -> Iterator[Flush]:
-    """Check a frame; return an iterator of one flush, which spools all its rows first.
+    """Check a value's kind; return an iterator that spools its rows and yields them as one flush.
 
     Args:
         frame: pandas DataFrame, Polars DataFrame or LazyFrame, `pyarrow` Table, RecordBatch,
@@ -123,7 +123,7 @@ def frame_flushes(
 
 
 def _make_spark_batch(frame: Any, stream: str, digest: bool) -> Batch:
-    """Return the batch of a Spark DataFrame, cast to types that tables have. Spools nothing."""
+    """Return a Spark DataFrame as a batch, cast to types that tables support. Spools nothing."""
     found = void_marked(frame)
     plain = normalise_frame(found, stream)
     return Batch(
@@ -175,7 +175,7 @@ def _spool_batch(
 def _open_frame(
     frame: Any, kind: str, folder: Path, records: RecordOptions
 ) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-    """Return schema and record batches of a frame other than Spark's; SourceError if unreadable."""
+    """Return schema and batches of a frame that is not Spark's; SourceError if it can't be read."""
     if kind == "records":
         return record_batches(frame, folder, _ROWS, records)
     if kind == "pandas":
@@ -198,7 +198,7 @@ def _open_frame(
 
 
 def _open_arrow_stream(frame: Any) -> pa.RecordBatchReader:
-    """Open an object with `__arrow_c_stream__`; raise SourceError if it is no frame."""
+    """Open an object with `__arrow_c_stream__`; raise SourceError if Arrow can't read a table."""
     try:
         return pa.RecordBatchReader.from_stream(frame)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -209,7 +209,7 @@ def _open_arrow_stream(frame: Any) -> pa.RecordBatchReader:
 
 
 def _refuse_objects(schema: Mapping[str, Any]) -> None:
-    """Raise SourceError if a Polars column holds Python objects: Arrow gets their addresses."""
+    """Raise SourceError if a Polars column holds Python objects, which Arrow can't represent."""
     for name, type_ in schema.items():
         if str(type_) == "Object":
             raise SourceError(
@@ -247,7 +247,7 @@ def _rebatch(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[p
 
 
 def _concat_batches(schema: pa.Schema, parts: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return one batch with the rows of several; dictionaries that differ are unified."""
+    """Concatenate batches to one; unify their dictionaries where they differ."""
     if len(parts) == 1:
         return parts[0]
     table = pa.Table.from_batches(parts, schema).unify_dictionaries().combine_chunks()
@@ -255,7 +255,7 @@ def _concat_batches(schema: pa.Schema, parts: list[pa.RecordBatch]) -> pa.Record
 
 
 def _digest_files(paths: Iterable[Path]) -> str:
-    """Return the SHA-256 of the SHA-256 of each file, in hex."""
+    """Return the SHA-256, in hex, over the SHA-256 digests of all files in order."""
     total = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:
@@ -265,15 +265,15 @@ def _digest_files(paths: Iterable[Path]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SpooledFrameReader(DeclaredReader):
-    """Reads spooled Arrow IPC streams, a whole file per split; a `lakeport.model.Reader`."""
+    """Reader of rows spooled as Arrow IPC streams, with one whole file per split."""
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """See `lakeport.model.Reader.read`."""
+        """Yield the batches of a spooled file, with the columns and types of `schema`."""
         for batch in _read_spool_file(split):
             yield align_batch(batch, self.schema)
 
     def scan(self, split: Split) -> Scan:
-        """See `lakeport.model.Reader.scan`."""
+        """Count the rows of a spooled file; none of them is bad."""
         return Scan(sum(batch.num_rows for batch in _read_spool_file(split)))
 
 
@@ -294,9 +294,9 @@ def _read_spool_file(split: Split) -> Iterator[pa.RecordBatch]:
 
 
 def pandas_batches(
-    frame: pd.DataFrame, rows: int, options: RecordOptions
+    frame: pd.DataFrame, batch_rows: int, options: RecordOptions
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return a pandas frame's schema, by all its values, and its rows in batches of `rows`.
+    """Return a pandas frame's schema, inferred from all values, and batches of `batch_rows` rows.
 
     An index with a name becomes the first columns; one without a name is left out. NaN, NaT, NA
     and None are null.
@@ -319,9 +319,9 @@ def pandas_batches(
     schema = pa.schema(list(zip(names, types, strict=True)))
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for start in range(0, len(frame), rows):
+        for start in range(0, len(frame), batch_rows):
             arrays = [
-                _to_arrow(field.name, column[start : start + rows], field.type)
+                _to_arrow(field.name, column[start : start + batch_rows], field.type)
                 for field, column in zip(schema, columns, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -330,7 +330,7 @@ def pandas_batches(
 
 
 def _column_type(name: str, column: Any, options: RecordOptions) -> pa.DataType:
-    """Return the Arrow type of a pandas column; check all values of a column of Python objects."""
+    """Return a pandas column's Arrow type; SourceError if an object column mixes types."""
     values = getattr(column.dtype, "categories", column)
     if values.dtype == object:
         check_values(name, values, replace(options, pandas=True))
@@ -338,7 +338,7 @@ def _column_type(name: str, column: Any, options: RecordOptions) -> pa.DataType:
 
 
 def _to_arrow(name: str, values: Any, type_: pa.DataType | None) -> pa.Array:
-    """Convert a pandas column to Arrow; None infers the type. Raise SourceError if none fits."""
+    """Convert a pandas column to `type_` (None: inferred type); SourceError if no type fits."""
     try:
         with translate_arrow_limits(f"column {name!r} of the frame"):
             array = pa.array(values, type=type_, from_pandas=True)

@@ -45,7 +45,7 @@ _MAX_FIRST_LINE = 4 << 20
 
 @dataclass
 class OpenedSource:
-    """Flushes of an opened source, and functions for its streams, spooled files and connection.
+    """An opened source: its flushes, and callbacks to query it, delete spooled files and close it.
 
     Attributes:
         count_stray_lines: returns the number of lines so far that belong to no stream.
@@ -72,7 +72,7 @@ class OpenedSource:
 
 @dataclass(frozen=True, slots=True)
 class SourceOpener:
-    """Opens the source of a load.
+    """Opens the source of a load: files, standard input, frames, Singer taps, tables, databases.
 
     Attributes:
         on_progress: called with a stream, its records and its bytes so far.
@@ -88,7 +88,7 @@ class SourceOpener:
     check: Callable[[], None] = lambda: None
 
     def open(self, source: Any) -> OpenedSource:
-        """Open paths, a binary stream of Singer lines, a frame, records, or a source description.
+        """Open paths, a binary stream of Singer lines, a frame, records or a source object.
 
         Raises:
             InputError: the source can't be landed as it is.
@@ -135,7 +135,7 @@ class SourceOpener:
         return self.config.model_copy(update={"mode": self.tables.mode})
 
     def _check_options(self, format_: str) -> None:
-        """Raise ConfigError if an option for another format than `format_` is set."""
+        """Raise ConfigError if an option is set that sources of format `format_` don't have."""
         for name, given, formats in (
             ("records_path", self.options.records_path, ("json", "jsonl")),
             ("sheet", self.options.sheet, ("xlsx",)),
@@ -148,7 +148,7 @@ class SourceOpener:
                 )
 
     def _refuse_metadata(self) -> None:
-        """Raise ConfigError if `add_record_metadata` is set; Singer sources alone allow it."""
+        """Raise ConfigError if `add_record_metadata` is set, which is for Singer sources only."""
         if self.config.add_record_metadata:
             raise ConfigError(
                 "`add_record_metadata` adds what Singer's messages tell, and this source has none",
@@ -167,7 +167,7 @@ class SourceOpener:
             )
 
     def _open_names(self, names: list[str]) -> OpenedSource:
-        """Open files, folders and globs, or standard input; recognise Singer files."""
+        """Open files, folders, globs or standard input (`-`); detect whether files are Singer."""
         options, limits = self.options, self._unpack_limits
         self._check_spool()
         if names == [STDIN]:
@@ -196,7 +196,7 @@ class SourceOpener:
         return self._open_singer(lines, origin, name=name, size=size)
 
     def _open_new_files(self, source: FilesSource) -> OpenedSource:
-        """Open the files that the table has not loaded; without any, one empty flush."""
+        """Open the files that the table has not loaded yet; if none, return one empty flush."""
         from lakeport.sources.files.new_files import open_new_files, singer_files_error
 
         self._check_spool()
@@ -220,9 +220,9 @@ class SourceOpener:
         *,
         name: str,
         size: int = -1,
-        tap: bool = False,
+        is_tap: bool = False,
     ) -> OpenedSource:
-        """Open a stream of Singer lines, whose records are spooled; see `SingerSource`."""
+        """Open a stream of Singer messages; spool records, or refer to the file `origin`."""
         uploader = SpoolUploader(self.spool)
         writer = SpoolWriter(
             self.spool.folder,
@@ -238,7 +238,7 @@ class SourceOpener:
             origin,
             self.on_progress,
             stray_lines=self.options.stray_lines,
-            at_states=tap,
+            at_states=is_tap,
         )
         return OpenedSource(
             uploader.upload_flushes(singer),
@@ -250,20 +250,20 @@ class SourceOpener:
         )
 
     def _open_tap(self, source: TapSource) -> OpenedSource:
-        """Start a tap with the STATE of its tables' bookmarks, and open its output."""
+        """Start a Singer tap with the STATE from its tables' bookmarks, and open its output."""
         tables = self.tables
         memory = TapBookmarks(source.name or source.program, tables.storage, tables.open_memory)
         process = TapProcess(source, memory.state, self.spool.folder, self.check)
         lines = open_stream(process, source.program, self._unpack_limits)
         try:
-            found = self._open_singer(lines, name=source.program, tap=True)
+            found = self._open_singer(lines, name=source.program, is_tap=True)
         except BaseException:
             process.close()
             raise
         return replace(found, flushes=TapFlushes(found.flushes, memory), close=process.close)
 
     def _open_files(self, files: Sequence[SourceFile], stream: str) -> OpenedSource:
-        """Open files of one format, which is not Singer's, as one stream."""
+        """Open files of one format, other than Singer, as one stream."""
         from lakeport.sources.files.file_set import FileSet
         from lakeport.sources.files.files_source import file_flushes
 
@@ -273,7 +273,7 @@ class SourceOpener:
         return OpenedSource(file_flushes(found), name=stream, bytes=size)
 
     def _open_frame(self, frame: Any) -> OpenedSource:
-        """Open a frame or records; raise ConfigError without a table name. See `frame_flushes`."""
+        """Open a frame or records as one flush; raise ConfigError without a table name."""
         from lakeport.sources.files.declared_columns import column_types
         from lakeport.sources.frames import frame_flushes, is_spark_frame
 
@@ -295,7 +295,7 @@ class SourceOpener:
         return OpenedSource(SpoolUploader(self.spool).upload_flushes(source), name=stream)
 
     def _open_tables(self, source: TablesSource) -> OpenedSource:
-        """Open Delta tables, which Spark reads; several of them need a `table` in the config."""
+        """Open Delta tables to be read by Spark; ConfigError for several without `table`."""
         from lakeport.sources.tables import TablesFlushes
 
         stream = fixed_table_name(self.config) or _get_only_name(source.tables)
@@ -340,14 +340,14 @@ def _are_singer_files(names: Sequence[str]) -> bool:
 
 
 def _get_readable_path(file: SourceFile, spool: SpoolLocation) -> Path | None:
-    """Return a file's path if tasks can read ranges of it as it is stored, else None."""
+    """Return a file's local path if tasks can read byte ranges of it, uncompressed; else None."""
     path = Path(file.uri)
     local = file.storage is None and not file.member and spool.is_readable_by_tasks(file.uri, None)
     return path if local and path.is_file() and not is_compressed(path) else None
 
 
 def _get_file_names(source: Any) -> list[str] | None:
-    """Return a source's file names, None for other sources; raise ConfigError for an empty list."""
+    """Return a path or list of paths as strings; None for other sources. ConfigError if empty."""
     if isinstance(source, (str, os.PathLike)):
         return [os.fspath(source)]
     if isinstance(source, Sequence) and all(isinstance(s, (str, os.PathLike)) for s in source):

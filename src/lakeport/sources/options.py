@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Options for reading a source; without one, lakeport detects it or takes a default.
+    """Options for reading a source; lakeport detects those that are not set, or takes defaults.
 
     Attributes:
         format: one of `sources.files.discovery.FORMATS`; by the files' names when empty.
@@ -39,7 +39,7 @@ class ReadOptions:
     sheet: str = ""
 
     def merge_source(self, source: FilesSource) -> ReadOptions:
-        """Return these options with those of `source`; ConfigError if set twice, or invalid."""
+        """Return these options plus those of `source`; ConfigError if one is set twice."""
         from lakeport.sources.files.declared_columns import load_declaration
 
         described: dict[str, Any] = {
@@ -105,7 +105,7 @@ def parse_path(text: str) -> tuple[str, ...]:
 
 
 def format_path(names: Sequence[str]) -> str:
-    """Return a path that `parse_path` reads: dotted if possible, else a JSON pointer.
+    """Join names to a path for `parse_path`: dotted if possible, else a JSON pointer.
 
     >>> format_path(["result", "items"]), format_path(["a.b"])
     ('result.items', '/a.b')

@@ -50,7 +50,7 @@ _EXACT = 1 << 53
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """Limits and column types for converting records, and whether NaN is null (`pandas`).
+    """Limits and column kinds for converting Python records; with `pandas`, NaN is null.
 
     Attributes:
         max_columns: the maximum number of columns, and of members of an object.
@@ -113,7 +113,7 @@ def record_batches(
 def _build_batch(
     records: Sequence[Any], records_before: int, options: RecordOptions
 ) -> pa.RecordBatch:
-    """Convert some records to a batch; errors count records from `records_before` + 1.
+    """Convert records to a batch; errors number them from `records_before` + 1 on.
 
     Raises:
         SourceError: a record is no mapping, a key is no text, or no type holds a column's values.
@@ -165,7 +165,7 @@ def _json_column(name: str, values: list[Any]) -> pa.Array:
 
 
 def _build_column(name: str, values: list[Any], options: RecordOptions) -> pa.Array:
-    """Return values as an Arrow array that holds each exactly; raise SourceError without one."""
+    """Return values as an Arrow array that holds each exactly; SourceError if no type does."""
     if name in options.numeric_columns and _needs_text(values):
         return pa.array(map(_format_number, values), pa.string())
     check_values(name, values, options)
@@ -181,7 +181,7 @@ def _build_column(name: str, values: list[Any], options: RecordOptions) -> pa.Ar
 
 
 def _needs_text(values: Sequence[Any]) -> bool:
-    """Whether values are finite numbers, of several types or beyond 2^53, to be kept as text."""
+    """Whether values are numbers of several types, or over 2^53, which text keeps exactly."""
     present = [value for value in values if value is not None]
     kinds = {type(value) for value in present}
     large = any(isinstance(value, int) and abs(value) > _EXACT for value in present)
@@ -191,7 +191,7 @@ def _needs_text(values: Sequence[Any]) -> bool:
 
 
 def _format_number(value: Any) -> str | None:
-    """Return a number as text that every declared type can parse: a whole one without a point."""
+    """Format a number for parsing as any numeric type, whole ones without a point; None stays."""
     if value is None:
         return None
     if isinstance(value, Decimal):
@@ -200,7 +200,7 @@ def _format_number(value: Any) -> str | None:
 
 
 def check_values(name: str, values: Iterable[Any], options: RecordOptions, depth: int = 0) -> None:
-    """Raise SourceError if Arrow would change values to give them one type, at any depth.
+    """Raise SourceError if Arrow would change values to give them one type, also nested ones.
 
     Arrow makes 1 of true, a date of a date with time, and a UTC time of one without a zone.
     """
@@ -260,7 +260,7 @@ def _drop_nulls(values: Iterable[Any], pandas: bool) -> list[Any]:
 
 @contextmanager
 def translate_arrow_limits(subject: str) -> Iterator[None]:
-    """Context manager that turns Arrow's errors for values it can't hold into SourceError.
+    """Context manager that turns Arrow's overflow and Unicode errors into SourceError.
 
     These are whole numbers of more than 64 bits, and text that is no Unicode. The message begins
     with `subject`.
@@ -280,7 +280,7 @@ def translate_arrow_limits(subject: str) -> Iterator[None]:
 
 
 def _mixed_types_error(name: str, types: str) -> SourceError:
-    """Build the error for a column of several types, which `types` names."""
+    """Build the SourceError for a column of several types, which `types` lists."""
     return SourceError(
         f"column {name!r} mixes values that no one type holds: {types}",
         "give all of them a zone, or none."
@@ -303,7 +303,7 @@ def _cast_column(column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _join_schemas(one: pa.Schema, other: pa.Schema, numeric_columns: Collection[str]) -> pa.Schema:
-    """Return a schema of both's columns, of types that hold all values; SourceError without one.
+    """Merge two schemas, with types that hold the values of both; SourceError if there are none.
 
     Whole numbers and fractions become fractions, times with zones become times in UTC.
 
@@ -330,7 +330,7 @@ def _join_schemas(one: pa.Schema, other: pa.Schema, numeric_columns: Collection[
 
 
 def _use_utc(type_: pa.DataType) -> pa.DataType:
-    """Return a type with UTC in place of other time zones, at any depth."""
+    """Replace time zones other than UTC in a type, also in nested types."""
     if pa.types.is_timestamp(type_) and type_.tz is not None:
         return pa.timestamp(type_.unit, "UTC")
     if pa.types.is_list(type_):
@@ -341,7 +341,7 @@ def _use_utc(type_: pa.DataType) -> pa.DataType:
 
 
 def _check_types(name: str, one: pa.DataType, other: pa.DataType) -> None:
-    """Raise SourceError if Arrow would join two types of a column by changing values, at any depth.
+    """Raise SourceError if Arrow would change values to unify two types of a column, also nested.
 
     It makes doubles of decimals, bytes of text, and UTC times of times without a zone.
     """

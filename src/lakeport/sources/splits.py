@@ -30,7 +30,7 @@ _TEXTS = (pa.string(), pa.large_string(), pa.string_view())
 
 
 class ContentDigest:
-    """SHA-256 of the bytes read of one split, in order or in parts; threads may add parts."""
+    """SHA-256 of the bytes read from one split, in order or in parts; threads may add parts."""
 
     def __init__(self) -> None:
         self._ordered = hashlib.sha256()
@@ -64,7 +64,7 @@ _current: ContextVar[ContentDigest | None] = ContextVar("lakeport_content", defa
 
 @contextmanager
 def digest_reads() -> Iterator[ContentDigest]:
-    """Context manager: digest what this thread reads of files from `hash_reads` in the body."""
+    """Context manager: hash the bytes that this thread reads from files of `hash_reads`."""
     content, before = ContentDigest(), _current.get()
     _current.set(content)
     try:
@@ -79,7 +79,7 @@ def is_digesting() -> bool:
 
 
 def hash_reads(file: BinaryIO, *, in_order: bool = True) -> BinaryIO:
-    """Wrap an open file so that `digest_reads` digests its bytes; outside of it return the file.
+    """Wrap a file so that `digest_reads` hashes its bytes; outside of it, return the file itself.
 
     Args:
         in_order: it is read from one place on; otherwise in any order, by one thread at a time.
@@ -95,6 +95,7 @@ class _DigestedFile(io.RawIOBase):
         self._file, self._content, self._in_order = file, content, in_order
 
     def read(self, size: int = -1, /) -> bytes:
+        """Read up to `size` bytes (-1: all) and add them to the digest."""
         offset = 0 if self._in_order else self._file.tell()
         data = self._file.read(size)
         if self._in_order:
@@ -104,6 +105,7 @@ class _DigestedFile(io.RawIOBase):
         return data
 
     def readinto(self, buffer: Any, /) -> int:
+        """Read into a buffer and add the bytes to the digest; return their number, 0 at the end."""
         view = memoryview(buffer).cast("B")
         data = self.read(len(view))
         view[: len(data)] = data
@@ -127,7 +129,7 @@ class _DigestedFile(io.RawIOBase):
 
 
 def open_split(split: Split, *, in_order: bool = True) -> BinaryIO:
-    """Open a split's file for reading, seekable and at its beginning; see `hash_reads`.
+    """Open a split's file, seekable and at offset 0; within `digest_reads`, reads are hashed.
 
     Args:
         in_order: it will be read from one place on; otherwise in any order.
@@ -158,7 +160,7 @@ def open_range(split: Split) -> Iterator[BinaryIO]:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredReader:
-    """Base of readers whose inputs declare their columns' types, so that no record is bad."""
+    """Base of readers for inputs with typed columns, such as Parquet, where no record is bad."""
 
     schema: pa.Schema
 
@@ -188,7 +190,7 @@ class InMemoryReader(DeclaredReader):
 
 
 class Footer(NamedTuple):
-    """Columns, size of parts and number of rows of one file, from its metadata. Picklable.
+    """Schema, part sizes and row count of one file, as its metadata say. Picklable.
 
     Attributes:
         schema: its columns, with the types that they have in the file.
@@ -217,7 +219,7 @@ def explain_read_errors(uri: str, format_: str) -> Iterator[None]:
 
 @contextmanager
 def name_file_in_errors(uri: str) -> Iterator[None]:
-    """Context manager: prefix the message of a SourceError of the body with the file's name."""
+    """Context manager: put the file's name before the message of a SourceError."""
     try:
         yield
     except SourceError as error:
@@ -227,7 +229,7 @@ def name_file_in_errors(uri: str) -> Iterator[None]:
 def align_batch(
     batch: pa.RecordBatch, schema: pa.Schema, mixed: Collection[str] = ()
 ) -> pa.RecordBatch:
-    """Return a file's batch in the schema's column order and types; a missing column is null.
+    """Cast a file's batch to the schema's columns, types and order; missing columns become null.
 
     Args:
         mixed: columns with a declared type that have other types in other files.
@@ -258,7 +260,7 @@ def align_batch(
 
 
 def _check_values(batch: pa.RecordBatch) -> None:
-    """Raise SourceError for text that is not UTF-8, and decimals with more digits than their type.
+    """Raise SourceError for text that is not UTF-8, or decimals beyond their type's precision.
 
     Readers of the table rely on both, and Arrow takes values from the file without a check.
     """

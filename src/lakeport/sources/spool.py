@@ -52,7 +52,7 @@ _REFERRED = 4 << 20  # shorter runs would make many small inputs of tasks
 
 @dataclass(frozen=True, slots=True)
 class SpoolLocation:
-    """Folder or store that holds the files of a spool. Picklable: tasks write to it, too.
+    """Folder or object store for a load's temporary files. Picklable: tasks write to it, too.
 
     Attributes:
         folder: an empty private folder: the spool itself, or files to be moved to `storage`.
@@ -67,7 +67,7 @@ class SpoolLocation:
     mount: Path | None = None
 
     def is_readable_by_tasks(self, uri: str, storage: Storage | None) -> bool:
-        """Whether tasks can read ranges of a file where it lies: in a store, or at a local path."""
+        """Whether tasks can read ranges of a file in place, in its `storage` or at a local path."""
         if storage is not None:
             return self.storage is not None
         return self.local or (self.mount is not None and Path(uri).is_relative_to(self.mount))
@@ -85,7 +85,7 @@ class SpoolLocation:
 
 
 def parse_spool_number(name: str) -> int:
-    """Return the file number that `SpoolLocation.new_name` put into a key, path or URI.
+    """Return the file number that begins a spooled file's name, given its key, path or URI.
 
     >>> parse_spool_number("/spool/000012-9f3c01ab-a.csv")
     12
@@ -120,7 +120,7 @@ def open_spool(config: DestinationConfig, engine: Engine) -> Iterator[SpoolLocat
 
 
 def _open_shared_spool(config: DestinationConfig) -> tuple[Path | None, Storage | None]:
-    """Return the folder or store of `spool_uri`, (None, None) if unset; ConfigError if missing."""
+    """Return `spool_uri` as folder or store, the other None; ConfigError for a missing folder."""
     uri = config.spool_uri
     if uri is None:
         return None, None
@@ -140,14 +140,14 @@ def _open_shared_spool(config: DestinationConfig) -> tuple[Path | None, Storage 
 
 
 def _empty_storage(storage: Storage) -> None:
-    """Delete all objects of a spool; ignore refusals, as a lifecycle rule may delete the rest."""
+    """Delete all objects of a spool; ignore errors, as a lifecycle rule may delete the rest."""
     with suppress(LakeportError), ThreadPoolExecutor(_THREADS, "lakeport-spool") as executor:
         for deletion in [executor.submit(storage.delete, found.key) for found in storage.list("")]:
             deletion.result()
 
 
 def read_sidecar(split: Split, name: str) -> list[tuple[int, int]]:
-    """Return a sidecar's pairs: a record's ordinal, and the value that holds from that record on.
+    """Read a sidecar file: pairs of a record's ordinal and the value that holds from there on.
 
     Raises:
         SourceError: the sidecar is missing or cut off.
@@ -168,7 +168,7 @@ def read_sidecar(split: Split, name: str) -> list[tuple[int, int]]:
 
 @dataclass(slots=True)
 class OriginFile:
-    """An uncompressed input file, and the offset in it of the current buffer.
+    """An uncompressed input file, and the offset that the current buffer was read from.
 
     Attributes:
         start: the offset in the file of the buffer's first byte.
@@ -179,7 +179,7 @@ class OriginFile:
 
 
 class SpoolWriter:
-    """Creates segments of lines in a folder; `limit_buffers` bounds the memory they hold together.
+    """Creates segments of spooled lines in a folder, and limits the memory of all their buffers.
 
     Args:
         folder: an empty private folder; the caller creates and removes it.
@@ -207,7 +207,7 @@ class SpoolWriter:
         self._open_segments: dict[SpoolSegment, None] = {}
 
     def begin_segment(self) -> SpoolSegment:
-        """Return a new, empty segment."""
+        """Create and register a new, empty segment."""
         stem = self._folder / f"{self._begun_segments:08d}"
         self._begun_segments += 1
         segment = SpoolSegment(stem, self)
@@ -227,7 +227,7 @@ class SpoolWriter:
 
 
 class SpoolSegment:
-    """Lines of one batch: in files of the spool, and in ranges of the origin file.
+    """The spooled lines of one batch, in files of their own or as ranges of the input file.
 
     Attributes:
         records: the number of lines so far.
@@ -276,7 +276,7 @@ class SpoolSegment:
         line: int,
         origin: OriginFile | None = None,
     ) -> None:
-        """Add whole lines; long runs of an origin file stay there, others go into spool files.
+        """Add whole lines to spool files; long runs from `origin` are referred to, not copied.
 
         Args:
             start: the offset of the first line.
@@ -339,7 +339,7 @@ class SpoolSegment:
             self._write(lines)
 
     def _mark_time(self) -> None:
-        """Add a time mark to the sidecar if the time, rounded up to a millisecond, has changed."""
+        """Add the time to the sidecar if it has changed since the last mark, in milliseconds."""
         now = -(-time.time_ns() // 1000 // _TICK) * _TICK
         if now != self._last_time:
             self._time_marks += _PAIR.pack(self._file_records, now)
@@ -348,7 +348,7 @@ class SpoolSegment:
     def _refer_to_origin(
         self, origin: OriginFile, lines: memoryview, records: int, line: int
     ) -> None:
-        """Record lines as a range of the origin file; begin a new split if they leave a gap."""
+        """Record lines as a range of the origin file; after a gap, begin a new split."""
         if origin.start != self._referred_end and self._file_records:
             self._close_file()
         if self._origin is None:
@@ -368,7 +368,7 @@ class SpoolSegment:
             self._lines = bytearray()
 
     def _write(self, lines: bytearray | memoryview) -> None:
-        """Append lines to the open file, and buffered pairs to its sidecars; digest the lines."""
+        """Append lines to the open file, and pending pairs to its sidecars; hash the lines."""
         if self._hasher:
             self._hasher.update(lines)
         _append_to_file(self._path, lines, new=not self._written)
@@ -381,7 +381,7 @@ class SpoolSegment:
         self._written = True
 
     def _close_file(self) -> None:
-        """Add a split for the open file or origin range; call `on_file` for a file."""
+        """Finish the open file or origin range as a split; call `on_file` if it is a file."""
         self.flush_buffers()
         if self._origin:
             start = self._origin.start
@@ -404,7 +404,7 @@ class SpoolSegment:
 
 
 def _append_to_file(path: Path, data: bytearray | memoryview, *, new: bool) -> None:
-    """Append bytes to a file, or create it with `new`; raise SourceError if the disk refuses."""
+    """Append bytes to a file, or create it if `new`; raise SourceError if writing fails."""
     try:
         with create_private_file(path) if new else path.open("ab") as file:
             file.write(data)
@@ -417,7 +417,7 @@ def _append_to_file(path: Path, data: bytearray | memoryview, *, new: bool) -> N
 
 
 class SpoolUploader:
-    """Uploads spooled files to the spool's store in the background; without a store they stay."""
+    """Uploads spooled files to the spool's store in the background; does nothing without one."""
 
     def __init__(self, spool: SpoolLocation) -> None:
         self._spool = spool
@@ -432,7 +432,7 @@ class SpoolUploader:
             )
 
     def upload_flushes(self, source: Iterable[Flush]) -> Iterator[Flush]:
-        """Yield a source's flushes with uploaded files; DestinationError if the store refuses."""
+        """Yield flushes once their files are uploaded; DestinationError if an upload fails."""
         try:
             for flush in source:
                 yield replace(flush, batches=tuple(map(self._upload_batch, flush.batches)))
@@ -455,7 +455,7 @@ class SpoolUploader:
                         storage.delete(key)
 
     def _upload_batch(self, batch: Batch) -> Batch:
-        """Wait until all files of a batch are in the store; return it with their new splits."""
+        """Wait until a batch's files are in the store; return the batch with their new splits."""
         if self._spool.storage is None:
             return batch
         for split in batch.splits:

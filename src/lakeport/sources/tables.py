@@ -44,7 +44,7 @@ _RELOAD_HINT: Final = "land the whole table anew, with a full refresh."
 
 @dataclass(frozen=True, slots=True)
 class TableChanges:
-    """Files that some commits added to a table, or the first version that removed or changed rows.
+    """Files that a range of commits added; or the first version that removed or changed rows.
 
     Attributes:
         added: the files with new rows.
@@ -61,7 +61,7 @@ class TableChanges:
 
 
 def read_changes(log: DeltaLog, after_version: int, last_version: int) -> TableChanges:
-    """Return the changes of the commits from `after_version` (excluded) to `last_version`.
+    """Return the changes of the versions after `after_version`, up to and with `last_version`.
 
     Raises:
         SourceError: the log has lost one of the commits.
@@ -95,7 +95,7 @@ def read_changes(log: DeltaLog, after_version: int, last_version: int) -> TableC
 
 @dataclass(frozen=True, slots=True)
 class _TableRead:
-    """The rows to read of one table, with notes and the bookmark; no frame if nothing is new."""
+    """Spark frame of the rows to read from one table (None if none is new), notes and bookmark."""
 
     frame: DataFrame | None
     notes: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ class _TableRead:
 
 
 class TablesFlushes:
-    """Iterates one flush with the rows of a table; of several tables SQL makes one frame first.
+    """Iterable of one flush with the rows of a Delta table; several tables need SQL over `frames`.
 
     Raises:
         ConfigError: the target does not support `incremental`.
@@ -136,7 +136,7 @@ class TablesFlushes:
             }
 
     def frames(self) -> Mapping[str, DataFrame]:
-        """Return the tables' rows as Spark frames by name, without tables that have no new rows."""
+        """Return the tables' rows as Spark frames by name; leave out tables without new rows."""
         self._frames_taken = True
         frames = {name: read.frame for name, read in self._table_reads.items()}
         return {name: void_marked(frame) for name, frame in frames.items() if frame is not None}
@@ -277,7 +277,7 @@ def _check_target(source: TablesSource, config: DestinationConfig) -> None:
 
 
 def _read_new_rows(table: DeltaTable, name: str, memory: BookmarkStore) -> _TableRead:
-    """Return the rows since the table's bookmark; all rows without one, no frame if none is new."""
+    """Read the rows since a table's bookmark: all rows without one, no frame if none is new."""
     key, uri = bookmark_name(name), table.storage.uri()
     saved = memory.bookmark(key)
     value = {"format": _FORMAT, "table": uri, "id": table.id, "version": table.version}
@@ -300,7 +300,7 @@ def _read_new_rows(table: DeltaTable, name: str, memory: BookmarkStore) -> _Tabl
 
 
 def _get_landed_version(table: DeltaTable, name: str, value: Mapping[str, Any]) -> int:
-    """Return the version in a bookmark; raise SourceError if it is of another table or format."""
+    """Return the table version in a bookmark's value; SourceError if it doesn't fit the table."""
     uri = table.storage.uri()
     if value.get("format") != _FORMAT:
         raise SourceError(
@@ -327,9 +327,9 @@ def _get_landed_version(table: DeltaTable, name: str, value: Mapping[str, Any]) 
 
 
 def _read_feed(
-    table: DeltaTable, before: int, changes: TableChanges, note: str, bookmark: Bookmark
+    table: DeltaTable, landed_version: int, changes: TableChanges, note: str, bookmark: Bookmark
 ) -> _TableRead:
-    """Return new and changed rows by the change feed, with a warning if rows were deleted.
+    """Read new and changed rows by the change feed, SourceError without it; warn of deleted rows.
 
     Raises:
         SourceError: the table keeps no change feed.
@@ -343,10 +343,10 @@ def _read_feed(
             "let the table keep a change feed (`delta.enableChangeDataFeed`) from now on, and "
             + _RELOAD_HINT,
         )
-    rows, deleted = table.read_change_feed(before)
+    rows, deleted = table.read_change_feed(landed_version)
     warning = (
-        f"rows were deleted from {uri} since version {before}; they stay in the target, which gets "
-        "new and changed rows alone."
+        f"rows were deleted from {uri} since version {landed_version}; they stay in the target, "
+        "which gets new and changed rows alone."
     )
     notes = (f"{note}, by its change feed",)
     return _TableRead(rows, notes, (warning,) if deleted else (), bookmark)

@@ -51,7 +51,7 @@ _MARKERS: Final = "_lakeport/taps"
 
 
 class TapProcess(io.RawIOBase):
-    """Starts a tap's process; a stream of the bytes that it writes to standard output.
+    """Raw stream of a Singer tap's standard output; creating it starts the tap.
 
     At the end of the output, reading waits for the process and raises if it failed: rows since the
     last flush are not landed then.
@@ -93,7 +93,7 @@ class TapProcess(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Wait for output and read it into `buffer`; 0 if the tap succeeded, else SourceError."""
+        """Wait for output, read it into `buffer`; 0 at its end, SourceError if the tap failed."""
         while not self._poller.poll(_LOOK_SECONDS * 1000):
             self._check_load()
         count = os.readv(self._output_descriptor, [buffer])
@@ -134,7 +134,7 @@ class TapProcess(io.RawIOBase):
         )
 
     def _listen(self) -> None:
-        """Log each line of the tap's standard error without secrets, and keep the last ten."""
+        """Log each line of the tap's standard error with secrets removed; keep the last ten."""
         secrets = self._source.secrets()
         for line in _read_log_lines(self._pipes[1]):
             text = scrub(line, secrets)
@@ -177,7 +177,7 @@ def _start_process(source: TapSource, command: list[str]) -> subprocess.Popen[by
 
 
 def _read_log_lines(pipe: IO[bytes]) -> Iterable[str]:
-    """Yield a tap's log lines as printable text; skip empty ones, cut lines of over 500 bytes."""
+    """Yield a tap's log lines as printable text; skip empty ones, split those over 500 bytes."""
     while line := pipe.readline(_LONGEST):
         text = line.decode(errors="replace").rstrip()
         if text:
@@ -186,7 +186,7 @@ def _read_log_lines(pipe: IO[bytes]) -> Iterable[str]:
 
 @dataclass
 class TapBookmarks:
-    """The bookmarks that the tables of one tap hold, and the STATE composed of them.
+    """The bookmarks in the tables of one Singer tap, and the tap's STATE composed of them.
 
     Attributes:
         state: the STATE behind all rows that were landed or are being landed; empty for none.
@@ -212,7 +212,7 @@ class TapBookmarks:
         self.state, self.repeated_streams = compose_state(values)
 
     def next_bookmarks(self, streams: Sequence[str], state: bytes) -> dict[str, Bookmark]:
-        """Return the bookmarks for the commits of a flush, by stream; remember its STATE.
+        """Return each stream's bookmark for a flush's commits; `state` becomes the current STATE.
 
         Args:
             streams: the streams that have rows in the flush.
@@ -234,14 +234,14 @@ class TapBookmarks:
         return sorted(self._marked_streams)
 
     def has_bookmark(self, stream: str) -> bool:
-        """Whether the STATE has a bookmark of a stream; True if it has none by stream at all."""
+        """Whether the STATE has a bookmark of a stream; True if it is not divided by stream."""
         bookmarks = parse_bookmarks(self.state)
         if bookmarks is None:
             return True
         return bytes(bookmarks.get(stream, msgspec.Raw(b"{}"))) not in (b"{}", b"null")
 
     def write_marker(self, stream: str) -> None:
-        """Write the marker of a stream's table, if it is missing; call it before a commit."""
+        """Write an object that lists a stream as the tap's, if missing; call it before a commit."""
         if stream in self._marked_streams:
             return
         self._marked_streams.add(stream)
@@ -249,7 +249,7 @@ class TapBookmarks:
             self.storage.put(f"{self._folder}/{quote(stream, safe='')}", b"{}", create_only=True)
 
     def _next_bookmark(self, stream: str, value: Mapping[str, Any]) -> Bookmark:
-        """Return the bookmark for the next commit of a stream's table, with a new number."""
+        """Return the bookmark for a stream's next commit, with the next number."""
         if stream not in self._bookmark_numbers and self._read_bookmark(stream).value:
             # Another load has written a bookmark since this one began.
             self._bookmark_numbers[stream] = SavedBookmark().number
@@ -258,13 +258,13 @@ class TapBookmarks:
         return Bookmark(f"tap {self.name}", value, after, number)
 
     def _read_bookmark(self, stream: str) -> SavedBookmark:
-        """Read the tap's bookmark in a stream's table, and keep its number."""
+        """Read the tap's bookmark from a stream's table; remember its number."""
         found = self._open_memory(stream).bookmark(f"tap {self.name}")
         self._bookmark_numbers[stream] = found.number
         return found
 
     def _open_memory(self, stream: str) -> BookmarkStore:
-        """Return the bookmarks of a stream's table, opened once: that takes requests."""
+        """Return the bookmarks of a stream's table; opened once, as that takes requests."""
         if stream not in self._tables:
             self._tables[stream] = self.memory(stream)
         return self._tables[stream]
@@ -276,7 +276,7 @@ class TapBookmarks:
 
 
 def compose_state(values: Mapping[str, Mapping[str, Any]]) -> tuple[bytes, tuple[str, ...]]:
-    """Return the STATE to resume from, empty for none, and the streams whose rows may come again.
+    """Return the STATE to resume a tap from, empty for none, and streams whose rows may repeat.
 
     Args:
         values: stream -> the value of its table's bookmark.
@@ -309,7 +309,7 @@ def _decode_state(state: bytes) -> str:
 
 @dataclass(frozen=True)
 class TapFlushes:
-    """Iterates the flushes of a tap; adds the bookmark for its commit to each batch.
+    """Iterable of a tap's flushes; each batch gets the bookmark that its commit stores.
 
     Attributes:
         flushes: those of a `SingerSource` that cuts only behind STATEs.
@@ -337,7 +337,7 @@ class TapFlushes:
             yield replace(flush, batches=batches, quiet=quiet)
 
     def _with_bookmark(self, batch: Batch, bookmark: Bookmark) -> Batch:
-        """Return a batch with its bookmark, and a warning if its rows may be repeated."""
+        """Return a batch with its bookmark, and a warning if its rows may repeat loaded ones."""
         warnings = batch.warnings
         if batch.stream in self.bookmarks.repeated_streams:
             warnings += (

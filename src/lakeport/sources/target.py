@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TargetTables:
-    """Access of a source to the tables that its streams are landed in.
+    """A source's access to the tables that it loads: their bookmarks, keys, storage and mode.
 
     Attributes:
         read_keys: reads columns of a stream's table, of the rows that are not marked as deleted;
@@ -55,7 +55,7 @@ def open_folder_storage(target: DestinationConfig, uri: str) -> Storage | None:
 def delete_old_objects(
     storage: Storage, folder: str, modified_before: float, kept_names: Collection[str]
 ) -> None:
-    """Delete a folder's objects written before a time, in seconds since 1970; ignore refusals.
+    """Delete a folder's objects modified before a Unix time in seconds; ignore store errors.
 
     Args:
         folder: the folder's key, without a slash at its end.

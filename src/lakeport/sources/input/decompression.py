@@ -82,7 +82,7 @@ def unpack_limits(config: DestinationConfig) -> UnpackLimits:
 
 
 class ExpansionGuard:
-    """Counter of one input's bytes before and after decompression, which checks the limits.
+    """Counts one input's packed and unpacked bytes; raises when they exceed the limits.
 
     Attributes:
         packed: the number of packed bytes so far; the caller counts them.
@@ -94,9 +94,9 @@ class ExpansionGuard:
         self._limits = limits
         self._unpacked = 0
 
-    def add(self, unpacked: int) -> None:
-        """Count unpacked bytes; raise SourceError if the input exceeds a limit."""
-        self._unpacked += unpacked
+    def add(self, unpacked_bytes: int) -> None:
+        """Add to the count of unpacked bytes; raise SourceError if the input exceeds a limit."""
+        self._unpacked += unpacked_bytes
         size, ratio = self._limits.size, self._limits.ratio
         if size and self._unpacked > size:
             raise SourceError(
@@ -151,7 +151,7 @@ def detect_compression(head: bytes) -> str:
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether suffix or first bytes are those of a compression; OSError if it can't be read."""
+    """Whether a file's suffix or first bytes show a compression; OSError if it can't be read."""
     promised = any(path.suffix.lower() in codec.suffixes for codec in _CODECS)
     with path.open("rb") as file:
         return promised or _find_codec(file.read(_HEAD)) is not None
@@ -199,7 +199,7 @@ def open_stream(
     name: str = "the stream",
     limits: UnpackLimits = DEFAULT_LIMITS,
 ) -> BinaryIO:
-    """Return a stream of a binary stream's decompressed bytes; closing it leaves `stream` open.
+    """Wrap a binary stream to read its bytes decompressed; closing the wrapper leaves it open.
 
     Args:
         name: its name in errors; a suffix says its compression, as a file's does.
@@ -218,7 +218,7 @@ def open_stream(
 
 
 class _BorrowedStream(io.RawIOBase):
-    """The bytes of a stream that the caller closes."""
+    """Raw wrapper of a stream; closing the wrapper leaves the stream open."""
 
     def __init__(self, stream: Any) -> None:
         self._fill_stream = get_fill_function(stream)
@@ -251,7 +251,7 @@ def _widen_pipe(descriptor: int) -> None:
 
 
 class _InputChain(io.RawIOBase):
-    """The decompressed bytes of several inputs, with missing newlines between them added."""
+    """Raw stream of several inputs' decompressed bytes, with newlines added between them."""
 
     def __init__(self, inputs: Sequence[NamedInput], limits: UnpackLimits) -> None:
         self._limits = limits
@@ -287,7 +287,7 @@ class _InputChain(io.RawIOBase):
 
 
 class _DecompressedInput:
-    """The decompressed bytes of one file, pipe or stream."""
+    """Reads one file, pipe or stream and decompresses it; plain input is read as it is."""
 
     def __init__(self, name: str, opener: Callable[[], Any], limits: UnpackLimits) -> None:
         self._raw = opener()
@@ -314,7 +314,7 @@ class _DecompressedInput:
         self._raw.close()
 
     def _start(self) -> None:
-        """Read the first bytes, choose the decoder; SourceError if the suffix names another."""
+        """Read the first bytes and choose the decoder; SourceError if the suffix disagrees."""
         self._is_started = True
         head = b""
         while len(head) < _HEAD and (more := self._raw.read(_HEAD - len(head))):
@@ -356,7 +356,7 @@ class _DecompressedInput:
                 raise self._corrupt_error(codec.name, "it ends early")
 
     def _read_packed(self, codec: _Codec) -> bytes:
-        """Read and count the next packed bytes; empty at the end."""
+        """Read the next compressed bytes and count them; empty at the end of the input."""
         data = self._raw.read(codec.read_size) or b""
         self._guard.packed += len(data)
         return data
@@ -375,7 +375,7 @@ def is_archive(head: bytes) -> bool:
 
 
 def list_members(source: BinaryIO, name: str, limits: UnpackLimits) -> list[zipfile.ZipInfo]:
-    """Return a zip archive's files, without hidden ones; SourceError for nested archives.
+    """Return a zip archive's visible files; SourceError for damage, nested archives or equal names.
 
     Two files of one name are a SourceError, too, and what `check_archive` refuses.
     """
@@ -400,7 +400,7 @@ def list_members(source: BinaryIO, name: str, limits: UnpackLimits) -> list[zipf
 
 
 def check_archive(source: BinaryIO, name: str, limits: UnpackLimits) -> list[zipfile.ZipInfo]:
-    """Return all files of a seekable zip archive; SourceError for damage, encryption or size.
+    """Return a seekable zip archive's files; SourceError if damaged, encrypted or over the limits.
 
     Args:
         limits: the maximum size and expansion ratio of all its files together, by the sizes that
@@ -466,7 +466,7 @@ def open_member(source: BinaryIO, name: str, path: str, limits: UnpackLimits) ->
 
 
 class _MemberContent(io.RawIOBase):
-    """The content of an archive's file; reading beyond the limits raises SourceError."""
+    """Raw stream of one file in a zip archive; SourceError beyond the limits or for damage."""
 
     def __init__(
         self, source: BinaryIO, plain: IO[bytes], name: str, guard: ExpansionGuard
@@ -480,7 +480,7 @@ class _MemberContent(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Buffer, /) -> int:
-        """Read and count bytes; raise SourceError for damage, and beyond the limits."""
+        """Read bytes and count them; SourceError for a damaged archive, or beyond the limits."""
         with _translate_damage(self._name):
             data = self._plain.read(len(memoryview(buffer)))
         self._guard.add(len(data))
@@ -495,7 +495,7 @@ class _MemberContent(io.RawIOBase):
 
 @contextmanager
 def _translate_damage(name: str) -> Iterator[None]:
-    """Context manager that turns errors of zipfile into a SourceError: "archive is damaged"."""
+    """Context manager that turns zipfile's errors into a SourceError on a damaged archive."""
     try:
         yield
     except LakeportError:

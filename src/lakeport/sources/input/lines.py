@@ -29,7 +29,7 @@ class LineBlock(NamedTuple):
 def read_blocks(
     stream: BinaryIO, max_line_bytes: int, chunk_bytes: int = _CHUNK
 ) -> Iterator[LineBlock]:
-    """Yield a stream's content as blocks of whole lines; a line over `max_line_bytes` is skipped.
+    """Yield a stream's whole lines in blocks; of a line over `max_line_bytes`, only its beginning.
 
     A block has as many lines as a read returns. The buffer is as large as the longest allowed line,
     so a complete line in it is never longer. `chunk_bytes` is the usual size of the buffer.
@@ -64,7 +64,7 @@ def read_blocks(
 
 
 def _move_rest_to_front(data: bytearray, start: int, stop: int, usual_bytes: int) -> bytearray:
-    """Move an incomplete line to the front; return the buffer, or a new one of `usual_bytes`.
+    """Move an incomplete line to the buffer's front; return the buffer, or a smaller new one.
 
     Only a buffer that has grown is replaced, and only if the line fits.
     """
@@ -78,7 +78,7 @@ def _move_rest_to_front(data: bytearray, start: int, stop: int, usual_bytes: int
 
 
 def get_fill_function(stream: BinaryIO) -> Callable[[memoryview], int | None]:
-    """Return a function that fills a buffer from a stream; it returns the bytes read, 0 at the end.
+    """Return a function that reads from a stream into a buffer and returns the size, 0 at the end.
 
     It uses the first method of the stream among `readinto1`, `readinto` and `read`.
     """
@@ -101,7 +101,7 @@ def _fill_buffer(fill: Callable[[memoryview], int | None], data: bytearray, star
 
 
 def find_line_end(data: bytes | bytearray, start: int, stop: int, lines: int) -> int:
-    r"""Return the offset behind `lines` lines from `start` on; ValueError if `stop` comes first.
+    r"""Return the offset behind the next `lines` lines; ValueError if `stop` comes first.
 
     >>> find_line_end(b"a\nbb\nccc\n", 0, 9, 2)
     5

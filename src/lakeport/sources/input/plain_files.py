@@ -123,7 +123,7 @@ def spool_plain(
     encoding: str | None,
     limits: UnpackLimits,
 ) -> SourceFile:
-    """Copy a file's content to the spool, decompressed and as UTF-8; return the copy.
+    """Copy a file to the spool, decompressed and as UTF-8; return the copy as a SourceFile.
 
     Args:
         file_number: the file's number in the load, for the copy's name.
@@ -158,7 +158,7 @@ def spool_plain(
 
 @contextmanager
 def _open_unpacked(file: SourceFile, limits: UnpackLimits) -> Iterator[BinaryIO]:
-    """Open a file's content, decompressed; of a zip archive its only file, else SourceError."""
+    """Context manager: open a file decompressed, or a zip archive's only file, else SourceError."""
     with file.open(limits) as stored:
         packed = False
         if not file.member:
@@ -172,14 +172,14 @@ def _open_unpacked(file: SourceFile, limits: UnpackLimits) -> Iterator[BinaryIO]
             yield plain
 
 
-def _transcode(begin: bytes, source: BinaryIO, encoding: str, name: str) -> Iterator[bytes]:
-    """Yield `begin` and the rest of `source` as UTF-8; raise SourceError for undecodable bytes.
+def _transcode(head: bytes, source: BinaryIO, encoding: str, name: str) -> Iterator[bytes]:
+    """Yield `head` and the rest of `source` as UTF-8; raise SourceError for undecodable bytes.
 
     UTF-8 is not decoded. `name` is the file's in the error.
     """
     if is_utf8(encoding):
-        if begin:
-            yield begin
+        if head:
+            yield head
         while chunk := source.read(_CHUNK):
             add_progress(len(chunk))
             yield chunk
@@ -187,7 +187,7 @@ def _transcode(begin: bytes, source: BinaryIO, encoding: str, name: str) -> Iter
     decoder = codecs.getincrementaldecoder(encoding)("strict")
     offset = 0
     while True:
-        chunk, begin = begin or source.read(_CHUNK), b""
+        chunk, head = head or source.read(_CHUNK), b""
         try:
             text = decoder.decode(chunk, final=not chunk)
         except UnicodeError as error:
@@ -226,7 +226,7 @@ def detect_encoding(sample: bytes) -> str:
 
 
 def _is_utf8(sample: bytes) -> bool:
-    """Whether a sample is valid UTF-8; one of `SAMPLE_BYTES` may end within a character."""
+    """Whether a sample is valid UTF-8; a full sample may end in the middle of a character."""
     try:
         whole = len(sample) < SAMPLE_BYTES
         codecs.getincrementaldecoder("utf-8")("strict").decode(sample, final=whole)
@@ -250,7 +250,7 @@ def _detect_utf16(sample: bytes) -> str:
 
 
 def contradicts_encoding(encoding: str, sample: bytes) -> bool:
-    r"""Whether `encoding` is wrong: UTF-16 or UTF-32 for text without NULs, 8-bit for valid UTF-8.
+    r"""Whether `sample` rules `encoding` out: UTF-16/32 without NULs, 8-bit for valid UTF-8.
 
     UTF-16 and UTF-32 have a NUL in every line break. Text whose bytes beyond ASCII are all valid
     UTF-8 is in no encoding of single bytes.
@@ -271,7 +271,7 @@ def contradicts_encoding(encoding: str, sample: bytes) -> bool:
 
 
 def guess_western_encoding(text: bytes) -> str:
-    """Return `cp1252` if bytes look like Western text in it; empty for UTF-8 and other text."""
+    """Return `cp1252` if bytes look like Western European text; empty for UTF-8 or others."""
     known = text.decode("utf-8", "surrogateescape")
     strange = sum(1 for c in known if "\udc80" <= c <= "\udcff")
     proper = sum(1 for c in known if c > "\x7f") - strange

@@ -40,7 +40,7 @@ _JSON = FieldType(Kind.JSON)
 def infer_fields(
     blocks: Iterable[bytes], as_json: Collection[str] = (), max_columns: int = 0
 ) -> tuple[Field, ...]:
-    """Infer the columns of JSON records from all their values; JSON where kinds differ.
+    """Infer the columns of JSON lines from all values; JSON for a column of several kinds.
 
     Integers, numbers, booleans, text, lists and objects are kept apart; text stays text, whatever
     it looks like. Values of different kinds, and numbers that neither 64 bit nor a double can hold,
@@ -77,7 +77,7 @@ def infer_fields(
 
 
 def _cut_pieces(block: bytes) -> Iterator[bytes]:
-    """Yield pieces of a block of at least 64 KiB, cut at line ends.
+    """Cut a block at line ends into pieces of 64 KiB or more; the last may be smaller.
 
     The kernel takes memory for every column in every record.
     """
@@ -89,7 +89,7 @@ def _cut_pieces(block: bytes) -> Iterator[bytes]:
 
 
 def _create_search(fields: Sequence[Field]) -> Callable[[bytes, int], int | None]:
-    """Return a function that finds the offset of the next line that `fields` may not fit, or None.
+    """Return a function that returns the offset of the next line that may misfit `fields`, or None.
 
     It takes a piece and the offset to start at. Without the kernel, each line may differ.
     """
@@ -106,7 +106,7 @@ def _create_search(fields: Sequence[Field]) -> Callable[[bytes, int], int | None
 
 
 def merge_inferred(parts: Iterable[tuple[Field, ...]]) -> tuple[Field, ...]:
-    """Merge the inferred columns of several parts of a source; values of two kinds become JSON.
+    """Merge the columns inferred from parts of a source; a column of several kinds becomes JSON.
 
     >>> a, b = (infer_fields([line]) for line in (b'{"n": [1]}', b'{"n": {"m": 1}}'))
     >>> [(f.type.kind.value, f.type.opening) for f in merge_inferred([a, b])]
@@ -117,7 +117,7 @@ def merge_inferred(parts: Iterable[tuple[Field, ...]]) -> tuple[Field, ...]:
 
 
 def _clear_openings(type_: FieldType) -> FieldType:
-    """Return a type without `opening` at all levels: its texts are not parsed as JSON."""
+    """Clear `opening` in a type and its members, so that strings are not parsed as JSON."""
     members = tuple(replace(member, type=_clear_openings(member.type)) for member in type_.fields)
     item = None if type_.item is None else _clear_openings(type_.item)
     return replace(type_, item=item, fields=members, opening=frozenset())
@@ -140,7 +140,7 @@ def _infer_lines(lines: list[bytes]) -> tuple[Field, ...]:
 
 
 def _infer_value_type(value: Any, depth: int) -> FieldType:
-    """Return a decoded value's type; JSON from 40 levels on, and for objects with bad names."""
+    """Return a decoded value's type; JSON from 40 levels on, or for empty or clashing names."""
     if isinstance(value, dict):
         if depth >= _MAX_DEPTH or "" in value or len({k.lower() for k in value}) < len(value):
             return FieldType(Kind.JSON)

@@ -89,7 +89,7 @@ def plan_json(files: FileSet) -> Batch:
 def _convert_to_lines(
     spool: SpoolLocation, path: tuple[str, ...], item: tuple[int, SourceFile]
 ) -> list[tuple[int, SourceFile]]:
-    """Return a numbered file as JSON lines, spooled unless it has lines already. Run inside tasks.
+    """Convert a numbered file to JSON lines in the spool, unless it is. Run inside tasks.
 
     Args:
         path: names of the fields that lead to the records; empty if documents are the records.
@@ -112,7 +112,7 @@ def _convert_to_lines(
 
 
 def starts_with_object_line(file: SourceFile) -> bool:
-    """Whether the first line of a JSON file is one whole object; True for an empty file.
+    """Whether the first line of a file is one JSON object, under 1 MiB; True for an empty file.
 
     A line of a MiB or more is none.
     """
@@ -167,7 +167,7 @@ def write_lines(records: Iterable[str], target: BinaryIO) -> int:
 
 
 class DocumentRecords:
-    """Iterable of the texts of all records in a JSON file, read piece by piece.
+    """Iterable of the JSON texts of all records in a JSON file, which is read piece by piece.
 
     Without a path, the file holds records and arrays of records, one after another. With a path,
     each document's records stand at its end: an array of them, one record, or null for none. Arrays
@@ -201,31 +201,31 @@ class DocumentRecords:
             raise self._syntax_error("it is nested too deeply") from None
 
     def _take_records(self, character: str) -> Iterator[str]:
-        """Yield the texts of the array's elements, or of the value that begins with `character`."""
+        """Yield the JSON texts of an array's elements if `character` is `[`, else of the value."""
         elements = self._elements("]") if character == "[" else [None]
         for _ in elements:
             value = self._take_value()
             self._count += 1
             yield value
 
-    def _elements(self, close: str) -> Iterator[None]:
-        """Yield None before each element, which the caller takes; SourceError without `close`."""
+    def _elements(self, closing_bracket: str) -> Iterator[None]:
+        """Yield None before each element, for the caller to read it; SourceError if not closed."""
         self._at += 1
-        if self._peek() != close:
+        if self._peek() != closing_bracket:
             yield
             while self._peek() == ",":
                 self._at += 1
                 self._peek()
                 yield
-        if (character := self._peek()) != close:
-            what = "array" if close == "]" else "object"
+        if (character := self._peek()) != closing_bracket:
+            what = "array" if closing_bracket == "]" else "object"
             raise self._syntax_error(
                 f"the {what} is not closed" if not character else "a comma is missing"
             )
         self._at += 1
 
     def _peek(self) -> str:
-        """Skip spaces, and return the next character without taking it; empty at the file's end."""
+        """Skip whitespace and return the next character, still unread; empty at the file's end."""
         while True:
             while self._at < len(self._text):
                 if self._text[self._at] not in _SPACE:
@@ -236,7 +236,7 @@ class DocumentRecords:
             self._read_more(_CHUNK)
 
     def _read_more(self, size: int) -> None:
-        """Drop the text taken so far, and read `size` bytes more; SourceError if not UTF-8."""
+        """Drop the parsed text and read up to `size` more bytes; SourceError if not UTF-8."""
         data = self._source.read(size)
         self._is_ended = not data
         try:
@@ -247,7 +247,7 @@ class DocumentRecords:
         self._at = 0
 
     def _take_value(self) -> str:
-        """Take the next value, return its JSON text; SourceError if it is invalid or too long."""
+        """Read the next value and return its JSON text; SourceError if invalid or too long."""
         size = _CHUNK
         while True:
             try:
@@ -271,7 +271,7 @@ class DocumentRecords:
             size *= 2
 
     def _follow_path(self, depth: int) -> Iterator[str]:
-        """Yield the records in the next value, `depth` names down the path, or SourceError."""
+        """Yield the records below the next value, which is `depth` names down `records_path`."""
         character = self._peek()
         if depth == len(self._path) and character in "[{":
             yield from self._take_records(character)
@@ -286,7 +286,7 @@ class DocumentRecords:
             raise self._path_error(depth, f"there stands {_KINDS.get(character, 'a number')}")
 
     def _follow_field(self, depth: int) -> Iterator[str]:
-        """Yield the records in the field `path[depth]`; SourceError if absent or there twice."""
+        """Yield records in the object's field `path[depth]`; SourceError if absent or repeated."""
         names: dict[str, None] = {}
         wanted = self._path[depth]
         for _ in self._elements("}"):
@@ -304,7 +304,7 @@ class DocumentRecords:
             raise self._path_error(depth, f"there is no {wanted!r}, but {there}")
 
     def _take_name(self) -> str:
-        """Take a field's name and the colon, and return the name; SourceError if one is missing."""
+        """Read a field's name and colon and return the name; SourceError if one is missing."""
         name = json.loads(self._take_value()) if self._peek() == '"' else None
         if name is None or self._peek() != ":":
             raise self._syntax_error("a field's name is missing")
@@ -313,7 +313,7 @@ class DocumentRecords:
         return str(name)
 
     def _skip_value(self) -> None:
-        """Take the next value without returning it, an element at a time to save memory."""
+        """Skip the next value, one element or member at a time to save memory."""
         character = self._peek()
         if character == "[":
             for _ in self._elements("]"):
@@ -344,7 +344,7 @@ class DocumentRecords:
 
 
 def split_lines(file: SourceFile, split_bytes: int) -> list[Split]:
-    """Split a plain file at line ends into ranges of at least `split_bytes`; none if it is empty.
+    """Split an uncompressed file at line ends into ranges of `split_bytes` or more; none if empty.
 
     A byte order mark is left out.
     """
@@ -373,7 +373,7 @@ def _find_line_end(chunk: bytes, least: int) -> int:
 
 
 def _infer_fields(files: FileSet, splits: Sequence[Split]) -> tuple[Field, ...]:
-    """Return the fields of all records, declared or inferred; SourceError if a declared is absent.
+    """Infer the fields of all records that are not declared; SourceError if a declared is absent.
 
     It is raised if no file holds a record, too.
     """
@@ -401,7 +401,7 @@ def _infer_fields(files: FileSet, splits: Sequence[Split]) -> tuple[Field, ...]:
 def _infer_split(
     as_json: frozenset[str], max_columns: int, item: tuple[int, Split]
 ) -> list[tuple[int, tuple[Field, ...]]]:
-    """Infer the fields of a numbered split; return its number and them. Run inside tasks."""
+    """Infer the fields of a numbered split; return both in a list of one. Run inside tasks."""
     number, split = item
     read = read_json_blocks(split, _MAX_LINE_BYTES)
     blocks = (block.data for block in read if not block.is_cut)
@@ -409,7 +409,7 @@ def _infer_split(
 
 
 def _apply_declared(declared: Field | None, inferred: Field, files: FileSet) -> Field:
-    """Return the declared field with a type to read the config's; if None, the inferred one."""
+    """Return the declared field, with a type for reading it from JSON; if None, the inferred."""
     if declared is None:
         return inferred
     if inferred.name not in files.config.columns:
@@ -418,7 +418,7 @@ def _apply_declared(declared: Field | None, inferred: Field, files: FileSet) -> 
 
 
 def hint_records_path(files: Sequence[SourceFile], fields: Sequence[Field]) -> str:
-    """Return a hint on `--records-path` if each file of JSON lines is one record; else empty.
+    """Return a hint on `--records-path` if each JSON lines file is one record; else empty.
 
     That record has to have exactly one list of objects.
     """
@@ -433,7 +433,7 @@ def hint_records_path(files: Sequence[SourceFile], fields: Sequence[Field]) -> s
 
 
 def _paths_of_lists(fields: Sequence[Field], path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield the path of each list of objects in fields, also of lists within objects."""
+    """Yield the path of each field that is a list of objects, also within objects."""
     for field in fields:
         if field.type.item is not None and field.type.item.kind is Kind.STRUCT:
             yield (*path, field.name)

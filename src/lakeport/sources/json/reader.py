@@ -58,7 +58,7 @@ _HINT_LINES = (
 
 @dataclass(frozen=True, slots=True)
 class JsonBlock:
-    """A block of whole lines.
+    """Consecutive whole lines of a split; or the beginning of one line that is too long.
 
     Attributes:
         data: the lines, the newline of the last one left out.
@@ -73,7 +73,7 @@ class JsonBlock:
 
 
 def read_json_blocks(split: Split, max_line_bytes: int) -> Iterator[JsonBlock]:
-    """Yield a split's lines in blocks, and the head of each line over `max_line_bytes` by itself.
+    """Yield a split's lines in blocks; of a line over `max_line_bytes`, its first 4096 bytes.
 
     A file that can't be read, or is shorter than the split, is a SourceError.
     """
@@ -92,7 +92,7 @@ def read_json_blocks(split: Split, max_line_bytes: int) -> Iterator[JsonBlock]:
 
 
 class _SplitFile:
-    """A file at a split's start that ends with the split; SourceError if it is shorter."""
+    """Readable part of a file that ends with a split; SourceError if the file ends before."""
 
     def __init__(self, file: BinaryIO, split: Split) -> None:
         self._fill = lines.get_fill_function(file)
@@ -130,7 +130,7 @@ def take_lines(data: bytes, start: int, max_lines: int) -> tuple[list[bytes], in
 
 
 class LineNumbers:
-    """Mapping of lines' ordinals within a split to their line numbers in the input."""
+    """Maps the ordinals of lines within a split to their line numbers in the input."""
 
     def __init__(self, split: Split) -> None:
         self._split = split
@@ -190,7 +190,7 @@ class SplitReader:
                 yield parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
     def _convert(self, block: JsonBlock) -> Iterator[pa.RecordBatch]:
-        """Yield a block's good records; Python parses the lines at which the kernel stops."""
+        """Yield a block's good records, parsed by the native kernel, else by Python."""
         first = block.first_line
         if self._native is None:
             yield from self._parse_lines(block.data.split(b"\n"), first)
@@ -249,7 +249,7 @@ class SplitReader:
 
 
 def _create_parser(reader: JsonReader, expects_unknown: bool) -> Parser | None:
-    """Return the kernel's parser of a reader's lines; None if the kernel can't be loaded.
+    """Return the native parser for a JsonReader's lines; None if the native kernel is missing.
 
     With `expects_unknown`, it reports undeclared fields instead of stopping at them.
     """
@@ -274,7 +274,7 @@ def _create_parser(reader: JsonReader, expects_unknown: bool) -> Parser | None:
 
 
 def _limit_lines(blocks: Iterable[JsonBlock], max_lines: int) -> Iterator[JsonBlock]:
-    """Cut blocks to at most `max_lines` lines each: a record takes memory for every column."""
+    """Split blocks into blocks of at most `max_lines` lines, to bound the memory of a batch."""
     for block in blocks:
         if block.is_cut or block.data.count(b"\n") < max_lines:
             yield block
@@ -285,7 +285,7 @@ def _limit_lines(blocks: Iterable[JsonBlock], max_lines: int) -> Iterator[JsonBl
 
 
 def merge_unknown(totals: UnknownCounts, more: UnknownCounts) -> None:
-    """Add undeclared fields to the dict `totals`: sum their counts, and merge their kinds."""
+    """Merge undeclared fields into the dict `totals`: add their counts and merge their kinds."""
     for name, (kind, count) in more.items():
         known, before = totals.get(name, ("null", 0))
         totals[name] = merge_kinds(known, kind), before + count
@@ -329,7 +329,7 @@ class JsonReader:
 
     @property
     def columns(self) -> tuple[JsonColumn, ...]:
-        """The columns that records are read as: declared ones, then `extra`."""
+        """The columns of a record batch: the declared `fields`, then the undeclared `extra`."""
         return resolve_columns(
             self.stream, self.fields, self.extra, self.key_properties, self.unknown
         )
@@ -348,7 +348,7 @@ class JsonReader:
         return replace(self, extra=(*self.extra, *unknown.items()))
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """Yield a split's good records in batches; BadRecords for a bad one, unless `skip_bad`.
+        """Yield a split's good records in batches; BadRecords for a bad one without `skip_bad`.
 
         Raises:
             UnknownFields: a record holds an undeclared field (unless they are dropped).
@@ -358,7 +358,7 @@ class JsonReader:
         yield from SplitReader(self, split, on_bad, self._raise_unknown)
 
     def scan(self, split: Split) -> Scan:
-        """Read a split; return its bad records and unknown fields, and the number of good records.
+        """Read a split; return its bad records and undeclared fields, and count good records.
 
         With policy `drop`, `unknown` also has the dotted paths of undeclared members of objects.
         """

@@ -68,7 +68,7 @@ _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 
 @dataclass(frozen=True, slots=True)
 class JsonColumn:
-    """One column of a reader.
+    """One column that a JsonReader yields, and how values are converted for it.
 
     Attributes:
         required: whether a record without a value is bad.
@@ -82,7 +82,7 @@ class JsonColumn:
 
 
 def to_kernel_spec(name: str, t: FieldType, *, plain: bool = False) -> Spec:
-    """Return the kernel's description of a column of type `t`.
+    """Describe a column of type `t` for the native kernel: its name, kind and details.
 
     With `plain`, as in inference, only values written as that type fit; see the kernel.
     """
@@ -107,7 +107,7 @@ def resolve_columns(
     keys: Sequence[str],
     unknown: UnknownPolicy = UnknownPolicy.EVOLVE,
 ) -> tuple[JsonColumn, ...]:
-    """Return a reader's columns: the declared `fields`, then the undeclared ones of `extra`.
+    """Return a reader's columns: declared `fields`, then `extra` ones; InputError if names clash.
 
     Where undeclared fields are dropped, no object keeps them (`FieldType.rest`).
 
@@ -140,7 +140,7 @@ def resolve_columns(
 
 
 def _type_of_stored(stream: str, field: pa.Field) -> FieldType:
-    """Return the field type for a table's column; InputError if no JSON value becomes its type."""
+    """Return the field type for a table's column; InputError if JSON can't be read as its type."""
     t = field.type
     if is_json(field):
         return FieldType(Kind.JSON)
@@ -162,39 +162,39 @@ def _type_of_stored(stream: str, field: pa.Field) -> FieldType:
     )
 
 
-def _fill_unknown_types(t: FieldType, drop: bool) -> FieldType:
-    """Replace undetermined types: null by string, empty structs and untyped items by JSON.
+def _fill_unknown_types(t: FieldType, drop_undeclared: bool) -> FieldType:
+    """Replace null by string, and empty structs and list items of unknown type by JSON.
 
-    With `drop`, objects lose their member for undeclared members.
+    With `drop_undeclared`, objects lose their member for undeclared members.
     """
     if t.kind is Kind.NULL:
         return FieldType(Kind.STRING)
     if t.kind is Kind.STRUCT:
-        kept = [f for f in t.fields if not (drop and f.name == t.rest)]
-        members = tuple(replace(f, type=_fill_unknown_types(f.type, drop)) for f in kept)
-        rest = "" if drop else t.rest
+        kept = [f for f in t.fields if not (drop_undeclared and f.name == t.rest)]
+        members = tuple(replace(f, type=_fill_unknown_types(f.type, drop_undeclared)) for f in kept)
+        rest = "" if drop_undeclared else t.rest
         return replace(t, fields=members, rest=rest) if members else FieldType(Kind.JSON)
     if t.kind is Kind.LIST:
-        return replace(t, item=_fill_unknown_types(t.item or FieldType(Kind.JSON), drop))
+        return replace(t, item=_fill_unknown_types(t.item or FieldType(Kind.JSON), drop_undeclared))
     return t
 
 
 def create_batch(arrays: Sequence[Any], rows: int, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a record batch of the arrays; one of `rows` rows if there are no columns."""
+    """Build a record batch of arrays; if there are none, one of `rows` rows without columns."""
     if arrays:
         return pa.RecordBatch.from_arrays(list(arrays), schema=schema)
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
 
 
 def create_batch_from_rows(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """Return a record batch of at least one record; each row has the values of all columns."""
+    """Build a record batch from one or more rows, each with a value for every column."""
     values = zip(*rows, strict=True)
     arrays = [pa.array(v, t) for v, t in zip(values, schema.types, strict=True)]
     return create_batch(arrays, len(rows), schema)
 
 
 class Fault(Exception):
-    """Raised for a bad record.
+    """Raised for a bad record, with the column and the reason.
 
     Attributes:
         column: dotted path of the column at fault, empty if the whole record is.
@@ -241,7 +241,7 @@ class JsonDecoder:
         )
 
     def decode(self, line: bytes) -> Any:
-        """Decode the one value of a line; raise Fault for invalid JSON. Numbers stay texts.
+        """Decode a line's JSON value, numbers as `NumberLiteral`; Fault if it is not strict JSON.
 
         Invalid is a line that is cut off, not UTF-8, nested too deep, or has a key twice, NaN or
         Infinity, or text that is not Unicode.
@@ -275,7 +275,7 @@ class JsonDecoder:
         return _Constant(name)
 
     def _build_object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        """Return an object's members; if a key came twice, note that and return `_RepeatedKeys`."""
+        """Build a dict of an object's members; flag a repeated key and return `_RepeatedKeys`."""
         found = dict(pairs)
         if len(found) == len(pairs):
             return found
@@ -303,7 +303,7 @@ def depth_exceeds(line: bytes, limit: int) -> bool:
 
 
 def _is_cut_off(error: json.JSONDecodeError) -> bool:
-    """Whether an error of Python's decoder means that the text ended before the value did."""
+    """Whether a decoding error means that the JSON text ended in the middle of a value."""
     rest = error.doc[error.pos :]
     return (
         not rest.strip()
@@ -314,7 +314,7 @@ def _is_cut_off(error: json.JSONDecodeError) -> bool:
 
 
 def _find_path(value: Any, is_wanted: Callable[[Any], bool]) -> str | None:
-    """Return the dotted path of a value's first part for which `is_wanted` is true; else None.
+    """Return the dotted path of the first part of a value for which `is_wanted` is true, or None.
 
     It does not recurse, as values may be nested deeply. Items of a list have the list's path.
     """
@@ -332,7 +332,7 @@ def _find_path(value: Any, is_wanted: Callable[[Any], bool]) -> str | None:
 
 
 def _has_lone_surrogate(part: Any) -> bool:
-    """Whether a text, or a key of an object, can't be encoded as UTF-8; False for other values."""
+    """Whether a string or an object's key has half a surrogate pair; False for other values."""
     texts = part if isinstance(part, dict) else (part,) if type(part) is str else ()
     for text in texts:
         try:
@@ -346,7 +346,7 @@ _NAMES: dict[type, str] = {str: "string", bool: "boolean", list: "array", Number
 
 
 def create_converter(t: FieldType, path: str) -> Converter:
-    """Return a function that converts decoded values to type `t`, which is not nested.
+    """Return a function that converts decoded JSON values to the scalar type `t`, or raises Fault.
 
     `path` is the dotted path of the column, for faults.
     """
@@ -369,7 +369,7 @@ def _check_type(python_type: type, expected: str, path: str, value: Any) -> Any:
 
 
 def _to_integer(path: str, value: Any) -> int:
-    """Return the integer of a number literal; raise Fault for a fraction, or over 64 bit."""
+    """Convert a number literal to an integer; raise Fault for a fraction, or beyond 64 bits."""
     if type(value) is not NumberLiteral:
         raise _wrong_type(path, "integer", value)
     if value.removeprefix("-").isdecimal() and len(value) <= _LONG_DIGITS:
@@ -390,7 +390,7 @@ def _to_integer(path: str, value: Any) -> int:
 def _parse_value(
     python_type: type, expected: str, parse: Callable[[str], Any], path: str, value: Any
 ) -> Any:
-    """Return `parse(value)`; raise Fault for its ValueError, or if the type is another one."""
+    """Return `parse(value)`; raise Fault if it raises ValueError, or for another `python_type`."""
     _check_type(python_type, expected, path, value)
     try:
         return parse(value)
@@ -407,7 +407,7 @@ def _decode_base64(text: str) -> bytes:
 
 
 def _to_decimal(path: str, precision: int, scale: int, value: Any) -> Decimal:
-    """Return the decimal of a number or a text; raise Fault if it has too many digits."""
+    """Convert a number or numeric string to Decimal; raise Fault if it has too many digits."""
     if type(value) is not NumberLiteral and type(value) is not str:
         raise _wrong_type(path, "decimal", value)
     if not _NUMBER.fullmatch(value):
@@ -424,7 +424,7 @@ def _to_decimal(path: str, precision: int, scale: int, value: Any) -> Decimal:
 
 
 def create_raw_converter(t: FieldType, path: str, undeclared: Undeclared) -> Converter:
-    """Return a function that converts values' valid JSON text to type `t`, which may be nested.
+    """Return a function that converts JSON text to type `t`, also a nested one, or raises Fault.
 
     Args:
         path: dotted path of the column, for faults.
@@ -449,7 +449,7 @@ def to_text(raw: bytes) -> str:
 
 
 def _to_json_text(path: str, opening: frozenset[str], raw: bytes) -> str:
-    """Return the JSON text of a value, or the JSON in a string; raise Fault for other strings.
+    """Return a value's JSON text; of a string, the JSON that it contains, or raise Fault.
 
     The JSON in a string begins with one of the brackets `opening`.
     """
@@ -461,7 +461,7 @@ def _to_json_text(path: str, opening: frozenset[str], raw: bytes) -> str:
 
 
 def _unwrap_text(raw: bytes, *opening: str) -> bytes:
-    """Return the JSON of a list or object within a JSON string; any other JSON as it is.
+    """Return the JSON list or object that a JSON string contains; any other JSON unchanged.
 
     Some taps send lists and objects so. `opening` are the brackets with which they may begin.
     """
@@ -478,7 +478,7 @@ def _unwrap_text(raw: bytes, *opening: str) -> bytes:
 
 
 def _convert_raw(convert: Converter, raw: bytes) -> Any:
-    """Decode the JSON text of a value, and return what `convert` makes of it, or its Fault."""
+    """Decode JSON text and return `convert` of the value; `convert` may raise Fault."""
     if raw.startswith(b'"'):
         return convert(msgspec.json.decode(raw, type=str))
     return convert(
@@ -487,7 +487,7 @@ def _convert_raw(convert: Converter, raw: bytes) -> Any:
 
 
 def _convert_list(path: str, item: Converter, raw: bytes) -> list[Any]:
-    """Convert the items of a JSON array, or of one within a string; Fault for any other value."""
+    """Convert the items of a JSON array, also one inside a string; Fault for any other value."""
     raw = _unwrap_text(raw, "[")
     if not raw.startswith(b"["):
         raise _wrong_type(path, "array", JsonDecoder().decode(raw))
@@ -502,7 +502,7 @@ def _convert_struct(
     rest: str,
     raw: bytes,
 ) -> dict[str, Any]:
-    """Convert the members of a JSON object, or of one within a string; Fault for any other value.
+    """Convert the members of a JSON object, also one inside a string; Fault for any other value.
 
     Args:
         members: converters of the declared members.
@@ -544,7 +544,7 @@ _CONVERTERS: dict[Kind, Callable[[str, Any], Any]] = {
 
 
 def classify_value(value: Any) -> str:
-    """Return a decoded value's kind: `null`, `boolean`, `string`, one of numbers, else `json`."""
+    """Return a decoded value's kind: `null`, `boolean`, `string`, a kind of number, or `json`."""
     if value is None:
         return "null"
     if isinstance(value, NumberLiteral):
@@ -555,7 +555,7 @@ def classify_value(value: Any) -> str:
 
 
 class RecordParser:
-    """Parser of single records in Python, the reference for the kernel; for one thread.
+    """Parses single JSON records in Python, as the native kernel does; not thread-safe.
 
     Attributes:
         unknown: undeclared field -> kind of its value, for the last record parsed. With policy
@@ -597,7 +597,7 @@ class RecordParser:
                 self._message_keys[key] = self._index[c.name], create_converter(c.type, key)
 
     def parse(self, line: bytes) -> list[Any]:
-        """Return a record's values of the columns, in order; set `unknown`. Fault if it is bad."""
+        """Return a record's values in column order and replace `unknown`; Fault if it is bad."""
         self.unknown = {}
         message, members = self._decode(line)
         row: list[Any] = [None] * len(self._index)
@@ -623,7 +623,7 @@ class RecordParser:
         return row
 
     def _decode(self, line: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Decode a line into Singer message (empty without envelopes) and record; Fault if bad."""
+        """Decode a line to its Singer message ({} without envelope) and record; Fault if bad."""
         message: dict[str, Any] = {}
         try:
             value = self._decoder.decode(line)
@@ -646,7 +646,7 @@ class RecordParser:
         return _MEMBERS.decode(members["record"]) if self._envelope else members
 
     def _note_undeclared(self, path: str, value: Any) -> None:
-        """Add an undeclared member of an object to `unknown`; Fault unless such are dropped."""
+        """Record an object's undeclared member in `unknown`; Fault unless the policy is `drop`."""
         if not self._drop:
             raise Fault(path, "undeclared field inside an object column")
         self.unknown[path] = classify_value(value)
