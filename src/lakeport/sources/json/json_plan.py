@@ -53,7 +53,7 @@ _TWO_OBJECTS = re.compile(rb"\}[ \t\r]*\{")  # or a text like it: then the file 
 
 
 def plan_json(files: FileSet) -> Batch:
-    """Plan the load of JSON files as one batch; SourceError for other files, or no record."""
+    """Plan the load of JSON files as one batch; SourceError for invalid JSON or without records."""
     convert = partial(_convert_to_lines, files.spool, files.records_path)
     converted = dict(files.run(convert, list(enumerate(files.make_plain()))))
     lines = [converted[number] for number in sorted(converted)]
