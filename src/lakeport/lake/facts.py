@@ -90,7 +90,7 @@ _TYPES: Final = ("date", "timestamp", "timestamp_ntz")
 
 @dataclass(frozen=True, slots=True)
 class LeafColumn:
-    """A column without members, or a member of a struct column, with a dotted name.
+    """A column that is no struct, or a member of a struct column, with its dotted name.
 
     `path` has its names in the data files; `type` is None if statistics have no bounds for it.
     """
@@ -102,7 +102,7 @@ class LeafColumn:
 
 
 def parse_leaf_columns(schema: str) -> list[LeafColumn]:
-    """Parse a Delta schema's JSON text to its columns, with the members of structs in their place.
+    """Parse a Delta schema's JSON text to its columns; a struct's members take its place.
 
     >>> inner = {"type": "struct", "fields": [{"name": "b", "type": "long", "metadata": {}}]}
     >>> outer = {"fields": [{"name": "a", "type": inner, "metadata": {}}]}
@@ -117,7 +117,7 @@ def parse_leaf_columns(schema: str) -> list[LeafColumn]:
 
 
 def _has_order(type_: pa.DataType | None) -> bool:
-    """Whether statistics have bounds for a type: numbers, text, booleans, dates and timestamps."""
+    """Whether statistics can have bounds for a type: number, text, boolean, date or timestamp."""
     if type_ is None:
         return False
     return is_number(type_) or any(is_kind(type_) for is_kind, _ in _KINDS)
@@ -126,7 +126,7 @@ def _has_order(type_: pa.DataType | None) -> bool:
 def _iterate_leaf_fields(
     fields: list[dict[str, Any]], above: str, path: tuple[str, ...]
 ) -> Iterator[tuple[str, tuple[str, ...], dict[str, Any]]]:
-    """Yield name, path in the data files, and Delta's field of each leaf, up to 4 structs deep."""
+    """Yield (dotted name, physical path, Delta field) of each leaf; a path has at most 4 parts."""
     for field in fields:
         name = f"{above}{field['name']}"
         inner = (*path, field.get("metadata", {}).get(_PHYSICAL, field["name"]))
@@ -138,7 +138,7 @@ def _iterate_leaf_fields(
 
 
 def parse_log_value(value: Any, type_: pa.DataType) -> Any:
-    """Parse a value of the log or of typed statistics; ValueError or the like if it does not fit.
+    """Parse a partition value or statistics value of the log; raise ValueError or TypeError.
 
     `_UNREADABLE` has the errors' classes.
 
@@ -168,7 +168,7 @@ def parse_log_value(value: Any, type_: pa.DataType) -> Any:
 
 
 def find_bounds(minima: Collection[Any], maxima: Collection[Any]) -> tuple[Any, Any]:
-    """Return the least of at least one minimum, and the greatest maximum; NaN is above all.
+    """Return the least minimum and the greatest maximum; NaN is greatest. Both must have values.
 
     >>> find_bounds([1.0, math.nan], [math.nan, math.inf])
     (1.0, nan)
@@ -183,7 +183,7 @@ def _sort_nan_last(value: float) -> tuple[bool, float]:
 
 
 def format_value(value: Any, type_: pa.DataType | None = None) -> str:
-    """Format a value as text; a decimal has all digits of its type.
+    """Format a column value as text; a decimal gets all digits of its type.
 
     >>> format_value(True), format_value(datetime(2024, 5, 1, 10, tzinfo=UTC))
     ('true', '2024-05-01T10:00:00Z')
@@ -204,7 +204,7 @@ def format_value(value: Any, type_: pa.DataType | None = None) -> str:
 
 
 def explain_cut_bound(value: Any) -> str:
-    """Return the reason why a bound may be wider than the values (cut text, time); empty: exact."""
+    """Return why a bound may be inexact (text cut, time rounded); empty if it is exact."""
     if isinstance(value, str):
         # Java counts a character beyond 16 bits as two.
         return _TEXTS if len(value.encode("utf-16-le", "surrogatepass")) >= 2 * _CUT else ""
@@ -221,7 +221,7 @@ def build_column_facts(
     cluster_columns: Sequence[str],
     inexact_floats: str = "",
 ) -> list[ColumnFacts]:
-    """Return nulls and bounds of each leaf column, from the statistics of the data files.
+    """Return null counts and bounds of each leaf column, from the data files' statistics.
 
     Args:
         files: the table's data files.
@@ -250,7 +250,7 @@ def build_column_facts(
 
 @dataclass(frozen=True, slots=True)
 class _FileStatistics:
-    """The statistics of all data files, by kind; each list has an entry for each file."""
+    """Parsed statistics of a table's data files; each list has one entry for each file."""
 
     files: Sequence[VersionFile]
     records: list[int | None]
@@ -261,7 +261,7 @@ class _FileStatistics:
 
     @classmethod
     def of(cls, files: Sequence[VersionFile], *, decimals: bool) -> _FileStatistics:
-        """Parse the statistics of data files; `decimals` keeps the digits of numbers."""
+        """Parse the statistics of data files; with `decimals` numbers become exact decimals."""
         # A decimal keeps its digits only where it never was a float.
         each = [known.file.statistics(decimals=decimals) for known in files]
         low = [one.min_values or _EMPTY for one in each]
@@ -279,7 +279,7 @@ def _to_mapping(value: Any) -> Mapping[str, Any]:
 def _summarise_column(
     statistics: _FileStatistics, leaf: LeafColumn, in_schema: Sequence[bool]
 ) -> dict[str, Any]:
-    """Return a column's nulls (None: unknown), and its bounds if all files' statistics have them.
+    """Return a column's null count (None: unknown), and its bounds if all statistics have them.
 
     `in_schema` says for each schema whether it has the column.
     """
@@ -308,7 +308,7 @@ def _summarise_column(
 
 
 def _count_nulls(statistics: _FileStatistics, counts: Sequence[int | None]) -> int | None:
-    """Sum a column's null counts by file, without deleted rows; None if a count is unknown."""
+    """Sum a column's null counts over files, without deleted rows; None if a count is unknown."""
     if None in counts:
         return None
     total = sum(count for count in counts if count is not None)
@@ -326,7 +326,7 @@ def _count_nulls(statistics: _FileStatistics, counts: Sequence[int | None]) -> i
 def _format_bounds(
     minima: list[Any] | None, maxima: list[Any] | None, leaf: LeafColumn, *, exact: bool
 ) -> dict[str, Any]:
-    """Return `minimum`, `maximum` and `approximate` as texts; empty without any values."""
+    """Return `minimum`, `maximum` and `approximate` as texts in a dict; empty without values."""
     if not minima or not maxima:
         return {}
     found = find_bounds(minima, maxima)
@@ -336,7 +336,7 @@ def _format_bounds(
 
 
 def _summarise_partition_column(files: Sequence[VersionFile], leaf: LeafColumn) -> dict[str, Any]:
-    """Return a partition column's nulls and exact bounds, from the values and rows of its files."""
+    """Return a partition column's null count and exact bounds, from its files' partition values."""
     (name,) = leaf.path
     rows: dict[str, int | None] = {}
     for known in files:
@@ -349,7 +349,7 @@ def _summarise_partition_column(files: Sequence[VersionFile], leaf: LeafColumn) 
 
 
 def _parse_values(trees: Sequence[Mapping[str, Any]], leaf: LeafColumn) -> list[Any] | None:
-    """Return a leaf column's values in statistics; None if one is missing or of another type."""
+    """Return a leaf column's values in nested statistics; None if one is missing or invalid."""
     values = _values_at(trees, leaf.path)
     if leaf.type is None or None in values:
         return None
@@ -360,7 +360,7 @@ def _parse_values(trees: Sequence[Mapping[str, Any]], leaf: LeafColumn) -> list[
 
 
 def _values_at(trees: Sequence[Mapping[str, Any]], path: Sequence[str]) -> list[Any]:
-    """Return the value at a path in each nested mapping; None in place of a missing one."""
+    """Return the value at a path in each nested mapping; None where a mapping lacks it."""
     *above, last = path
     for name in above:
         trees = [_to_mapping(tree.get(name)) for tree in trees]
@@ -368,7 +368,7 @@ def _values_at(trees: Sequence[Mapping[str, Any]], path: Sequence[str]) -> list[
 
 
 def format_partition(values: Mapping[str, str | None], columns: Iterable[LeafColumn]) -> str:
-    """Format a partition as `column=value` with `/` between; empty without partition columns.
+    """Format a partition as `column=value` pairs with `/` between; empty without partitions.
 
     `values` maps physical columns to values as the log spells them.
     """
@@ -380,14 +380,14 @@ def format_partition(values: Mapping[str, str | None], columns: Iterable[LeafCol
 
 @lru_cache(100_000)
 def _format_log_value(text: str, type_: pa.DataType | None) -> str:
-    """Format a log's partition value in one spelling (cached); unchanged if it can't be parsed."""
+    """Normalise a log's partition value as text; unchanged if it can't be parsed. Cached."""
     with suppress(*_UNREADABLE):
         return text if type_ is None else format_value(parse_log_value(text, type_), type_)
     return text
 
 
 def build_partition_facts(files: Iterable[tuple[str, int, int | None]]) -> list[PartitionFacts]:
-    """Sum (partition name, bytes, rows) of files by partition, sorted; empty if all lack a name."""
+    """Sum files' bytes and rows by partition, sorted by name; empty if no file has a partition."""
     groups: dict[str, list[tuple[int, int | None]]] = {}
     for name, size, rows in files:
         groups.setdefault(name, []).append((size, rows))
@@ -410,7 +410,7 @@ def _sum_known(counts: Iterable[int | None]) -> int | None:
 
 
 def read_log_history(files: LogFiles) -> LogHistory:
-    """Read the versions in a Delta log; raise SourceError if it lacks files or exceeds 128 MiB."""
+    """Read a Delta table's history; raise SourceError if log files are missing or over 128 MiB."""
     history = read_history(files, max_bytes=_LOG_BYTES)
     if history is None:
         uri = files.log.uri
@@ -424,7 +424,7 @@ def read_log_history(files: LogFiles) -> LogHistory:
 
 
 def build_delta_facts(name: str, log: LogFiles, history: LogHistory) -> TableFacts:
-    """Return the facts of a Delta table for its page, from its log; `name` is its title."""
+    """Return a Delta table's facts for its page, from its log; `name` is the page's title."""
     state, uri = history.state, log.log.uri
     newest = parse_leaf_columns(str(state.metadata["schemaString"]))
     columns = [leaf for name in state.partition_columns for leaf in newest if leaf.name == name]
@@ -453,7 +453,7 @@ def build_delta_facts(name: str, log: LogFiles, history: LogHistory) -> TableFac
 
 
 def _build_log_columns(history: LogHistory, leaves: Sequence[LeafColumn]) -> list[ColumnFacts]:
-    """Return the leaf columns' facts, from the statistics of the newest version's data files."""
+    """Return null counts and bounds of leaf columns, from the newest version's data files."""
     schema_paths = [
         frozenset(leaf.path for leaf in parse_leaf_columns(each)) for each in history.schemas
     ]
@@ -465,7 +465,7 @@ def _build_log_columns(history: LogHistory, leaves: Sequence[LeafColumn]) -> lis
 
 
 def _build_versions(history: LogHistory) -> list[VersionFacts]:
-    """Return the facts of each version in a log, oldest first, with changes of its columns."""
+    """Return the facts of each version in the history, oldest first, with its column changes."""
     schemas = [
         {leaf.name: leaf.type_name for leaf in parse_leaf_columns(s)} for s in history.schemas
     ]
@@ -479,7 +479,7 @@ def _build_versions(history: LogHistory) -> list[VersionFacts]:
 
 
 def _list_column_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
-    """Compare columns (name -> type): yield a text for each changed type, new or dropped column.
+    """Yield a text for each changed, new or dropped column; `old` and `new` map names to types.
 
     >>> list(_list_column_changes({"a": "integer", "b": "text"}, {"a": "float", "c": "date"}))
     ['a: integer became float', 'new: c, date', 'gone: b, text']
@@ -491,7 +491,7 @@ def _list_column_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iter
 
 
 def _build_version(version: TableVersion, columns: tuple[str, ...]) -> VersionFacts:
-    """Return the facts of one version; `columns` are texts about changed columns."""
+    """Return the facts of one version; `columns` are texts about columns that it changed."""
     info, totals = version.info, version.totals
     mark = CommitMark.parse(info.get("userMetadata"))
     state = mark.singer_state if mark else None
@@ -513,14 +513,14 @@ def _build_version(version: TableVersion, columns: tuple[str, ...]) -> VersionFa
 
 
 def _format_operation(info: Mapping[str, Any]) -> str:
-    """Format a commit's operation and mode, such as `WRITE, Append`; empty if it has none."""
+    """Format a commit's operation and mode, such as `WRITE, Append`; empty if it has neither."""
     parameters = _to_mapping(info.get("operationParameters"))
     mode = parameters.get("mode") or parameters.get("outputMode")
     return ", ".join(str(word) for word in (info.get("operation"), mode) if word)
 
 
 def _list_readers(protocol: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return (program, reason why it can't read the table); the reason is empty if it can."""
+    """Return (program, reason) pairs: why a program can't read the table, empty if it can."""
     lacking = lacking_readers(protocol)
     programs = {*_PROGRAMS, *(name for names in lacking.values() for name in names)}
     readers = []
@@ -531,7 +531,7 @@ def _list_readers(protocol: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _list_notes(history: LogHistory, log: LogFiles) -> tuple[str, ...]:
-    """Return sentences about facts that the log lacks: rows of files, older commits; maybe none."""
+    """Return sentences on what the log can't tell, such as row counts; empty if all is known."""
     notes = []
     silent = sum(known.rows is None for known in history.files)
     if silent:
@@ -551,7 +551,7 @@ def _list_notes(history: LogHistory, log: LogFiles) -> tuple[str, ...]:
 def build_files_facts(
     storage: Storage, folder: str, name: str, snapshot: FilesSnapshot
 ) -> TableFacts:
-    """Return the facts of a folder of files for its page, from up to 1,000 footers and manifests.
+    """Return a file table's facts for its page, from up to 1,000 footers and load manifests.
 
     `name` is the page's title. A damaged file raises SourceError.
     """
@@ -594,7 +594,7 @@ def build_files_facts(
 
 
 def _read_footer_columns(snapshot: FilesSnapshot) -> tuple[list[VersionFile], list[ColumnFacts]]:
-    """Read Parquet footers; return the files with their statistics, and the columns' facts.
+    """Read Parquet footers; return the files with statistics, and facts about the columns.
 
     A column of a type that tables don't have, or of the calendar of Spark 2, has no bounds.
     """
@@ -620,7 +620,7 @@ def _read_footer_columns(snapshot: FilesSnapshot) -> tuple[list[VersionFile], li
 
 
 def _list_arrow_leaves(column: pa.Field) -> list[LeafColumn]:
-    """Return an Arrow column's leaves; for a type that tables lack one leaf without a type."""
+    """Return an Arrow column's leaf columns; one without a type if Delta has no such type."""
     try:
         return parse_leaf_columns(to_spark_json(pa.schema([column])))
     except SchemaConflict:
@@ -628,7 +628,7 @@ def _list_arrow_leaves(column: pa.Field) -> list[LeafColumn]:
 
 
 def _parse_partition_folders(path: str) -> tuple[tuple[str, str], ...]:
-    """Return column and value of each folder in a path that names a partition.
+    """Return (column, value) of each `column=value` folder in a file's path; `null` for nulls.
 
     >>> _parse_partition_folders("/day=2024-05-01/city=a%2Fb/part.parquet")
     (('day', '2024-05-01'), ('city', 'a/b'))
@@ -644,7 +644,7 @@ def _parse_partition_folders(path: str) -> tuple[tuple[str, str], ...]:
 def read_table_facts(
     storage: Storage, folder: str, name: str
 ) -> tuple[TableFacts, DeltaSnapshot | FilesSnapshot]:
-    """Return a table's facts for its page, and a snapshot of up to 100 files for its first rows.
+    """Read a table's facts for its page; return them with a snapshot to preview its first rows.
 
     Raises SourceError if there is no table, several, or an incomplete log.
     """
@@ -659,7 +659,7 @@ def read_table_facts(
 
 
 def find_newest_time(storage: Storage, folder: str, column: str) -> datetime | None:
-    """Return a date or time column's greatest value in UTC; None without a table or any value.
+    """Return a date or time column's maximum in UTC; None without a table, or without values.
 
     The column's case does not matter. Raises SourceError if the statistics lack the value.
     """

@@ -34,7 +34,7 @@ _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 
 @dataclass(frozen=True)
 class TableLocation:
-    """The store of a table, and its folder there (empty for the store's root).
+    """Where a table is: its store's config and storage, and its folder (empty for the root).
 
     The store begins at the folder above the table, or for a local table at its own folder.
     """
@@ -45,7 +45,7 @@ class TableLocation:
 
     @property
     def log(self) -> DeltaLog:
-        """The Delta log in the table's folder, which may be empty."""
+        """Reader of the Delta log in the table's folder, whether or not there is one."""
         from lakeport.delta_log.reader import DeltaLog
 
         return DeltaLog(self.storage, self.folder)
@@ -57,7 +57,7 @@ class TableLocation:
 
     @property
     def jars(self) -> frozenset[str]:
-        """The jars that Spark needs to open the table; DestinationError on Google Cloud Storage."""
+        """Jars that Spark needs to open the table; DestinationError on Google Cloud Storage."""
         if self.config.destination == "google_cloud_storage":
             raise DestinationError(
                 f"Spark has no connector for {self.uri}",
@@ -70,7 +70,7 @@ class TableLocation:
         session.check_files(self.storage, self.folder, version, self.config.table_roots)
 
     def session(self, engine: Engine, *, writes: bool = False) -> DeltaSession:
-        """Wait until Spark has started; return a Delta session that can reach the table.
+        """Wait until Spark has started; return a Delta session with access to the table's store.
 
         With `writes`, raises DestinationError if the store can't hold Delta tables.
         """
@@ -82,7 +82,7 @@ def locate_table(
     to: str | os.PathLike[str] | Mapping[str, Any] | DestinationConfig | None = None,
     keys: Mapping[str, Any] | None = None,
 ) -> TableLocation:
-    """Find the store and the folder of a table that a user names, or raise ConfigError.
+    """Resolve a table's path, URI or name to its storage and folder, or raise ConfigError.
 
     Args:
         table: a folder of this machine, a URI (`s3://`, `abfss://`, `gs://`), or, with `to`, the
@@ -118,7 +118,7 @@ def locate_table(
 
 
 def _find_destination(uri: str) -> str:
-    """Return the destination for Delta tables at a path or URI; ConfigError for other schemes."""
+    """Return the Delta destination kind for a path's or URI's scheme, or raise ConfigError."""
     match = _SCHEME.match(uri)
     found = destination_for_scheme(match[1].lower() if match else "file")
     if not found:
@@ -135,7 +135,7 @@ def _select_store_keys(config: DestinationConfig, kind: str) -> dict[str, Any]:
 
 
 def _open_location(kind: str, uri: str, keys: Mapping[str, Any]) -> TableLocation:
-    """Open the location of a table by its full path or URI; raise ConfigError for a local file."""
+    """Open the storage of a table by its full path or URI; ConfigError if the path is a file."""
     if kind == "local":
         if "://" not in uri and Path(uri).expanduser().is_file():
             raise ConfigError(

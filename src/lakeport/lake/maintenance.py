@@ -60,7 +60,7 @@ _CLUSTERED = (
 
 
 def parse_hours(text: str) -> int:
-    """Parse a retention such as `7d` into hours (a bare number is hours), or raise ConfigError.
+    """Parse a retention such as `7d`, or hours as a bare number, to hours; or raise ConfigError.
 
     >>> parse_hours("168h"), parse_hours("30d"), parse_hours("2w"), parse_hours("24")
     (168, 720, 336, 24)
@@ -75,7 +75,7 @@ def parse_hours(text: str) -> int:
 
 
 def quote_sort_columns(contents: Contents, names: Sequence[str]) -> list[str]:
-    """Return columns spelt as in the table and quoted for Spark; ConfigError if Delta can't sort.
+    """Return column names quoted for Z-order in Spark SQL; ConfigError if Delta can't sort by one.
 
     It can't sort by partition columns, unknown ones, names with backticks, or a clustered table.
     """
@@ -103,7 +103,7 @@ def quote_sort_columns(contents: Contents, names: Sequence[str]) -> list[str]:
 
 
 def check_partitioned(contents: Contents, where: str) -> None:
-    """Raise ConfigError if the table is clustered or has no partition columns to put in `where`."""
+    """Raise ConfigError if a table has no partitions to filter by `where`, or is clustered."""
     if contents.state.clustering:
         raise ConfigError(
             "a clustered table has no partitions to choose from", "leave out the condition."
@@ -113,7 +113,7 @@ def check_partitioned(contents: Contents, where: str) -> None:
 
 
 def check_retention_hours(hours: int | None, *, force: bool) -> None:
-    """Raise ConfigError unless `hours` is None, or whole, >= 0 and, without `force`, a week."""
+    """Raise ConfigError unless None, or whole hours >= 0 and, without `force`, at least a week."""
     if hours is None:
         return
     if not isinstance(hours, int) or hours < 0:
@@ -130,7 +130,7 @@ def vacuum(
     dry_run: bool,
     force: bool,
 ) -> VacuumReport:
-    """Delete files that no version within the retention uses; with `dry_run` only list them.
+    """Delete files that no version within the retention needs; with `dry_run` only list them.
 
     A file that no version has named may be of a writer at work, and stays for a week in any case.
 
@@ -170,7 +170,7 @@ def vacuum(
 
 
 def _read_vacuum_report(log: DeltaLog, mark: CommitMark, after_version: int) -> VacuumReport:
-    """Read the counts of a VACUUM from its two commits, which have its mark, after a version."""
+    """Read a VACUUM's counts from the commits after `after_version` that have its mark."""
     ours = [commit for commit in log.commits_since(after_version) if commit.mark == mark]
     counted = {n: v for c in ours for n, v in (c.info.get("operationMetrics") or {}).items()}
     return VacuumReport(
@@ -181,7 +181,7 @@ def _read_vacuum_report(log: DeltaLog, mark: CommitMark, after_version: int) -> 
 
 
 def _check_minimum(min_hours: int, hours: int, endangered: str, force: bool) -> None:
-    """Raise ConfigError, naming the endangered programs, if hours are too few and not forced."""
+    """Raise ConfigError, with `endangered` programs, if `hours` < `min_hours` without `force`."""
     if hours >= min_hours or force:
         return
     raise ConfigError(
@@ -192,7 +192,7 @@ def _check_minimum(min_hours: int, hours: int, endangered: str, force: bool) -> 
 
 
 def _resolve_column_path(schema: pa.Schema, name: str) -> list[str]:
-    """Return a column's path as the table spells it, ignoring case; ConfigError if it is absent."""
+    """Find a column by its dotted name, ignoring case; return its path, or raise ConfigError."""
     spelling = {item.name.casefold(): item for item in schema}
     if name.casefold() in spelling:
         return [spelling[name.casefold()].name]
@@ -208,7 +208,7 @@ def _resolve_column_path(schema: pa.Schema, name: str) -> list[str]:
 
 
 def _build_inventory(session: DeltaSession, location: TableLocation, cutoff: float) -> pa.Table:
-    """Return the files that VACUUM may delete, and their folders. Runs a Spark job.
+    """List the files and folders that VACUUM may delete. Runs a Spark job and lists the store.
 
     A file that no version names is left over from a writer that ended, or belongs to one at work,
     which names it with its next commit: nothing tells which. VACUUM takes it for left over when it
@@ -233,7 +233,7 @@ def _build_inventory(session: DeltaSession, location: TableLocation, cutoff: flo
 def _select_vacuumable(
     files: Mapping[str, StoredObject], removed: Collection[str], cutoff: float
 ) -> dict[str, StoredObject]:
-    """Return files, by path, that are older than a Unix time, removed by the log, or change data.
+    """Return the files that are older than Unix time `cutoff`, in `removed`, or change data.
 
     No running writer can own these. No version's rows depend on change data.
 
@@ -249,7 +249,7 @@ def _select_vacuumable(
 
 
 def build_compact_report(contents: Contents) -> CompactReport:
-    """Count the files that `optimize` would merge and write, by partition, most small first."""
+    """Count the files that `optimize` would merge and write in each partition of a table."""
     target = target_bytes(contents.state.properties)
     rows = [_build_partition_report(group, target) for group in group_by_partition(contents)]
     rows.sort(key=lambda row: (-row.small_files, row.partition))
@@ -268,7 +268,7 @@ def build_compact_report(contents: Contents) -> CompactReport:
 
 
 def _build_partition_report(group: PartitionFiles, target: int) -> PartitionReport:
-    """Count the files that `optimize` would merge and write in a partition, for a target size."""
+    """Count the files that `optimize` would merge and write in a partition, for `target` bytes."""
     merged = pack_sizes(group.sizes, target)
     return PartitionReport(
         partition=_format_partition(group.values),
@@ -290,7 +290,7 @@ def _format_partition(values: Mapping[str, str | None]) -> str:
 def alter(
     location: TableLocation, engine: Engine, column: str, type_: str, *, dry_run: bool
 ) -> AlterReport:
-    """Change the type of a Delta table's column to a named one; see `Table.alter`."""
+    """Change a column's type in a Delta table; with `dry_run` only check that all values fit."""
     new_type = get_logical_type(to_arrow_field(column, parse_type_name(type_, column)))
     writer = DeltaWriter(
         delta_session(location.config, location.storage, engine, "", writes=not dry_run),

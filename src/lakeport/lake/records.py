@@ -18,14 +18,14 @@ def to_plain_values(record: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a tuple to a list and a datetime to ISO 8601 text; return other values unchanged."""
+    """Convert a tuple to a list, a datetime to ISO 8601 text; return other values unchanged."""
     if isinstance(value, datetime):
         return value.isoformat()
     return list(value) if isinstance(value, tuple) else value
 
 
 class PlainRecord:
-    """Base of records whose JSON document has exactly their fields, in order."""
+    """Base of dataclasses whose JSON document has exactly their fields, in order."""
 
     __slots__ = ()
 
@@ -49,7 +49,7 @@ class TableColumn:
 
 @dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class TableDescription:
-    """A table at one version: columns, partitions, sizes, protocol, last change.
+    """A table's facts at one version: columns, partitions, sizes, protocol and last change.
 
     What only Delta tables have is None, or empty, for plain files.
 
@@ -105,7 +105,7 @@ class TableDescription:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON, without Delta's fields for a table of files."""
+        """Return plain values for JSON; without Delta's fields if it is a table of plain files."""
         facts = to_plain_values(self)
         if not self.warning:
             del facts["warning"]
@@ -115,7 +115,7 @@ class TableDescription:
 
 @dataclass(frozen=True, slots=True)
 class VersionFacts:
-    """One version of a Delta table: what it changed, and what the table held then.
+    """One version of a Delta table: what it changed, and the table's size at that version.
 
     Attributes:
         number: its number.
@@ -169,7 +169,7 @@ class PartitionFacts:
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts(TableColumn):
-    """A column with nulls and bounds from the statistics of the files.
+    """A column with null count and bounds, from the statistics of the data files.
 
     Attributes:
         role: `partition`, `cluster` or empty.
@@ -188,7 +188,7 @@ class ColumnFacts(TableColumn):
 
 @dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class TableFacts(TableDescription):
-    """A table for its page: its description, with versions, partitions, file sizes and notes.
+    """What a table's page shows: its description, versions, partitions, file sizes and notes.
 
     Attributes:
         name: its folder below the target, such as `silver/flights`.
@@ -222,7 +222,7 @@ class TableFacts(TableDescription):
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry(PlainRecord):
-    """One version of a Delta table as its commit tells it; None where the commit does not.
+    """One version of a Delta table, from its commit; fields are None where it lacks them.
 
     Attributes:
         version: its number.
@@ -358,7 +358,7 @@ class VacuumReport:
     files: tuple[str, ...] = field(default=(), repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON: counts of what was deleted, or in a dry run the files."""
+        """Return plain values for JSON: counts of deleted files or, for a dry run, the files."""
         if self.dry_run:
             return {"dry_run": True, "version": self.version, "files": list(self.files)}
         return {"deleted": self.deleted, "bytes": self.bytes, "version": self.version}
@@ -366,7 +366,7 @@ class VacuumReport:
 
 @dataclass(frozen=True, slots=True)
 class AlterReport(PlainRecord):
-    """The change of a column's type by `alter`, or in a dry run the planned one.
+    """Result of `alter`: the column's types before and after, and the files rewritten.
 
     Attributes:
         version: the version that it made; the newest one where nothing was committed.
@@ -391,7 +391,7 @@ class AlterReport(PlainRecord):
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport(PlainRecord):
-    """The version that `restore` made, and the one whose contents it brought back.
+    """Result of `restore`: the new version, and the older one with the same contents.
 
     Attributes:
         version: the version that it made.
@@ -404,7 +404,7 @@ class RestoreReport(PlainRecord):
 
 @dataclass(frozen=True, slots=True)
 class UndoReport(RestoreReport):
-    """The version that `undo` made, and the versions of the run that it took back.
+    """Result of `undo`: the new version, the version restored, and the run's own versions.
 
     Attributes:
         undone: the versions that the run had made, oldest first.
@@ -415,7 +415,7 @@ class UndoReport(RestoreReport):
 
 @dataclass(frozen=True, slots=True)
 class SingerState:
-    """The Singer STATE that belongs to a table's rows, and the commit that carries it.
+    """The Singer STATE of a table's rows, and the version, time and run of its commit.
 
     Attributes:
         state: the raw JSON bytes that came.

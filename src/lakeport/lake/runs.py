@@ -47,7 +47,7 @@ _CHARACTERS = 500
 
 @dataclass(frozen=True, slots=True)
 class LakeRun:
-    """One run of a lake, from its report.
+    """One run of a lake, parsed from the JSON report that it left.
 
     Attributes:
         name: its report's, such as `20240501-103000-1a2b3c4d`, which no other run of the lake has.
@@ -77,7 +77,7 @@ class LakeRun:
 
     @property
     def engine(self) -> str:
-        """The engine of the run, such as `spark 4.2.0`; `-` if unknown, several for a lake file."""
+        """Engines of the run, such as `spark 4.2.0`, joined by commas; `-` if unknown."""
         loads = self.report.get("loads") or ()
         told = [self.report, *((load or {}).get("report") or {} for load in loads)]
         found = [each["engine"] for each in told if each.get("engine")]
@@ -90,7 +90,7 @@ class LakeRun:
         return dict(Counter(self.loads.values()))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON, without the report itself."""
+        """Return plain values for JSON, with the engine and without the report."""
         facts = {**to_plain_values(self), "engine": self.engine}
         del facts["report"]
         return facts
@@ -99,7 +99,7 @@ class LakeRun:
 def runs(
     to: Target | DestinationConfig, limit: int = 20, **keys: Unpack[StoreKeys]
 ) -> list[LakeRun]:
-    """List the newest runs that left a report in a lake, newest first.
+    """List a lake's newest runs, newest first, from the reports that runs leave there.
 
     Runs leave none with `manifest: false`, nor where the store refused to take it.
 
@@ -121,7 +121,7 @@ def runs(
 
 
 def list_runs(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
-    """List up to `limit` newest runs of a lake: those of lake files, and loads outside of these.
+    """List up to `limit` newest runs: runs of a lake file, and loads that are in none of those.
 
     `lake` is the lake's key in the store, empty for the root.
     """
@@ -139,7 +139,7 @@ def list_loads(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
 
 
 def _list_reports(storage: Storage, lake: str, reports: str, limit: int) -> list[LakeRun]:
-    """Read up to `limit` newest reports of the lake's or the store's folder; the first with any."""
+    """Read up to `limit` newest reports in the lake's folder, or in the store's if it has none."""
     for folder in _list_report_folders(lake, reports):
         # A name begins with the time, and the store lists by name.
         found = [item.key for item in storage.list(folder) if item.key.endswith(_SUFFIX)]
@@ -149,7 +149,7 @@ def _list_reports(storage: Storage, lake: str, reports: str, limit: int) -> list
 
 
 def _iterate_load_run_ids(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the run id of each load in the report of a lake file's run, if it has one."""
+    """Yield the run ids of the loads in a `lakeport run` report; skip loads without one."""
     for load in report["loads"]:
         own = load.get("report") or load
         if own.get("run_id"):
@@ -157,7 +157,7 @@ def _iterate_load_run_ids(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def read_run(storage: Storage, lake: str, name: str) -> LakeRun | None:
-    """Read a run's report by its name, or `last` for the newest run's; None if there is none.
+    """Read a run's report by name, or the newest for `last`; None if it is absent or damaged.
 
     A text that is no report's name, such as a path, is not looked for.
     """
@@ -176,7 +176,7 @@ def _list_report_folders(lake: str, reports: str) -> list[str]:
 
 
 def _read_newest(storage: Storage, folder: str, keys: Sequence[str], limit: int) -> list[LakeRun]:
-    """Read up to `limit` newest of the reports with these sorted keys; skip damaged ones."""
+    """Read the `limit` newest reports with these sorted keys, newest first; skip damaged ones."""
     # Names order reports by second only: all reports of the last second are read.
     since = keys[-limit][: len(folder) + _STAMP] if len(keys) > limit else ""
     newest = [key for key in keys if key >= since]
@@ -187,7 +187,7 @@ def _read_newest(storage: Storage, folder: str, keys: Sequence[str], limit: int)
 
 
 def _parse_run(name: str, data: bytes | None) -> LakeRun | None:
-    """Parse the JSON report of a load or of a lake file's run; None if it is absent or damaged."""
+    """Parse the JSON report of a load or of a `lakeport run`; None if absent or damaged."""
     try:
         report = json.loads(data or b"")
         return LakeRun(
@@ -205,7 +205,7 @@ def _parse_run(name: str, data: bytes | None) -> LakeRun | None:
 
 
 def _parse_load_report(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of `LakeRun` that only the report of a load has."""
+    """Return the fields of `LakeRun` that only a single load's report can fill."""
     error = report["error"]
     return {
         "streams": tuple(str(stream["stream"]) for stream in report["streams"]),
@@ -214,7 +214,7 @@ def _parse_load_report(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parse_file_report(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of `LakeRun` that only the report of a lake file's run has."""
+    """Return the fields of `LakeRun` that only a `lakeport run` report can fill."""
     reports = {str(load["load"]): load for load in report["loads"] if load["outcome"] != "left out"}
     loads = {load: str(each["outcome"]) for load, each in reports.items()}
     failed = [load for load, outcome in loads.items() if outcome == "failed"]
@@ -231,7 +231,7 @@ def _parse_file_report(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_run(storage: Storage, lake: str, name: str) -> LakeRun:
-    """Find a run by its id, by its report's name, or as `last`; raise SourceError if there is none.
+    """Find a run by id, report name or `last` (the newest); raise SourceError if there is none.
 
     An id is looked for among the newest 1,000 loads.
     """
@@ -254,7 +254,7 @@ def find_run(storage: Storage, lake: str, name: str) -> LakeRun:
 def read_bad_samples(
     storage: Storage, report: Mapping[str, Any], limit: int = 50
 ) -> list[BadSample]:
-    """Read up to `limit` rejected records of a run's report, an equal share for each reason.
+    """Read up to `limit` rejected records of a run, from all stream, column and reason groups.
 
     Sorted by stream, column and reason, from the first 256 KB of at most 32 quarantine files. A
     file that is damaged, missing or unreadable is skipped.
@@ -285,7 +285,7 @@ def _get_sample_kind(sample: BadSample) -> tuple[str, str, str]:
 
 
 def _find_quarantine_key(storage: Storage, uri: object) -> str:
-    """Return the key of a quarantine file in this store by its URI; empty for any other URI."""
+    """Convert a quarantine file's URI to its key in this store; empty for any other URI."""
     start = f"{storage.uri().rstrip('/')}/"
     if not isinstance(uri, str) or not uri.startswith(start):
         return ""
@@ -296,7 +296,7 @@ def _find_quarantine_key(storage: Storage, uri: object) -> str:
 
 
 def _read_head(storage: Storage, key: str) -> bytes:
-    """Return the first whole lines of a file, at most 256 KB; empty if it can't be read."""
+    """Return the whole lines in a file's first 256 KB; empty if it can't be read."""
     try:
         with storage.open(key) as file:
             head = file.read(_BYTES)
@@ -306,7 +306,7 @@ def _read_head(storage: Storage, key: str) -> bytes:
 
 
 def _parse_sample(line: bytes) -> BadSample | None:
-    """Parse a line of a quarantine file; return None if it is damaged."""
+    """Parse a line of a quarantine file to a rejected record; None if it is damaged."""
     try:
         values = json.loads(line)
         raw = values.get("raw")

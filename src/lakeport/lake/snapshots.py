@@ -45,13 +45,13 @@ _QUERIES = frozenset({"select", "with", "from", "values", "table"})
 
 @dataclass(frozen=True)
 class DeltaSnapshot:
-    """A Delta table's log, with the table's state and data files at one version."""
+    """A Delta table at one version: its log, state and data files."""
 
     log: DeltaLog
     contents: Contents
 
     def describe(self) -> TableDescription:
-        """Return the table's facts at this version, without those about its last change."""
+        """Describe the table at this version; the fields about its last change stay None."""
         state = self.contents.state
         return TableDescription(
             columns=tuple(
@@ -63,7 +63,7 @@ class DeltaSnapshot:
         )
 
     def preview(self, limit: int) -> pa.Table | None:
-        """Read first rows; None if only Spark can read the files, SourceError if one is gone."""
+        """Read up to `limit` rows; None if only Spark can, SourceError if a data file is gone."""
         state = self.contents.state
         if state.protocol["minReaderVersion"] > 1:
             return None
@@ -80,7 +80,7 @@ class DeltaSnapshot:
         return pa.concat_tables([state.schema.empty_table(), *batches])
 
     def _read_rows(self, key: str, partition: Mapping[str, str | None], limit: int) -> pa.Table:
-        """Read a data file's first rows as the table's columns; SourceError if it is gone."""
+        """Read a data file's first rows, cast to the table's columns; SourceError if it is gone."""
         storage = self.log.storage
         try:
             rows = _read_first_rows(storage, key, limit)
@@ -102,7 +102,7 @@ class DeltaSnapshot:
 
 @dataclass(frozen=True)
 class FilesSnapshot:
-    """A table of files of one kind, `parquet` or `csv`, in a folder."""
+    """A table of plain files in a folder, all of one kind: `parquet` or `csv`."""
 
     storage: Storage
     files: Sequence[StoredObject]
@@ -110,7 +110,7 @@ class FilesSnapshot:
 
     @classmethod
     def of(cls, storage: Storage, folder: str) -> FilesSnapshot | None:
-        """List the data files of a folder; None without any, SourceError if it has both kinds."""
+        """List a folder's Parquet or CSV files; None if it has none, SourceError if it has both."""
         found: dict[str, list[StoredObject]] = {"parquet": [], "csv": []}
         for item in storage.list(folder):
             kind = classify_data_file(item.key.removeprefix(f"{folder}/"))
@@ -124,7 +124,7 @@ class FilesSnapshot:
         return cls(storage, found[kinds[0]], kinds[0]) if kinds else None
 
     def describe(self) -> TableDescription:
-        """Return columns, sizes and, from Parquet footers, rows; SourceError for a damaged file."""
+        """Describe columns, sizes and, for Parquet, rows; SourceError if a file is damaged."""
         rows, schema = None, self.preview(1).schema
         if self.kind == "parquet":
             rows, fields = 0, {item.name.lower(): item for item in schema}
@@ -139,7 +139,7 @@ class FilesSnapshot:
         return TableDescription(format=self.kind, columns=columns, rows=rows, **sizes)
 
     def preview(self, limit: int) -> pa.Table:
-        """Read first rows, CSV values as text; SourceError for a damaged file or a changed type."""
+        """Read up to `limit` rows; SourceError if a file is damaged, or its column types differ."""
         read = _read_first_rows if self.kind == "parquet" else _read_first_lines
         rows = pa.table({})
         for item in self.files:
@@ -157,7 +157,7 @@ class FilesSnapshot:
         return rows.slice(0, limit)
 
     def iterate_footers(self) -> Iterator[pq.FileMetaData]:
-        """Read and yield each Parquet file's footer, in order; SourceError if one is damaged."""
+        """Read Parquet footers in threads; yield them in file order, SourceError if damaged."""
         import pyarrow.parquet as pq
 
         def read(item: StoredObject) -> pq.FileMetaData:
@@ -169,7 +169,7 @@ class FilesSnapshot:
 
     @contextmanager
     def _explain_damage(self, item: StoredObject) -> Iterator[None]:
-        """Turn Arrow's errors in the body into a SourceError that names the file."""
+        """Context manager: raise Arrow's errors and OSError as a SourceError about this file."""
         try:
             yield
         except (pa.ArrowException, OSError) as error:
@@ -181,7 +181,7 @@ class FilesSnapshot:
 
 
 def describe_contents(contents: Contents, uri: str) -> dict[str, Any]:
-    """Return a Delta table's fields for `TableDescription`, without columns and partitions."""
+    """Return `TableDescription` fields of a Delta version, without columns and partition count."""
     state, protocol = contents.state, contents.state.protocol
     lacking = lacking_readers(protocol).items()
     return {
@@ -199,7 +199,7 @@ def describe_contents(contents: Contents, uri: str) -> dict[str, Any]:
 
 
 def classify_data_file(path: str) -> str:
-    """Return a file's kind by its path in the table: `parquet`, `csv`, or empty for other files.
+    """Return a data file's kind by its relative path: `parquet`, `csv`, or empty if neither.
 
     >>> [classify_data_file(path) for path in ("day=1/a.csv.gz", "_old/a.parquet", "read.me")]
     ['csv', '', '']
@@ -212,7 +212,7 @@ def classify_data_file(path: str) -> str:
 
 
 def _read_first_rows(storage: Storage, key: str, limit: int) -> pa.Table:
-    """Read up to `limit` first rows of a Parquet file, with dates rebased to today's calendar."""
+    """Read up to `limit` first rows of a Parquet file; old hybrid-calendar dates get rebased."""
     import pyarrow.parquet as pq
 
     with storage.open(key) as file:
@@ -231,7 +231,7 @@ def _read_first_rows(storage: Storage, key: str, limit: int) -> pa.Table:
 
 
 def _read_first_lines(storage: Storage, key: str, limit: int) -> pa.Table:
-    """Read up to `limit` first lines of a CSV file, every column as text."""
+    """Read up to `limit` first records of a CSV file, with every column as text."""
     from pyarrow import csv
 
     def head(options: csv.ConvertOptions) -> pa.Table:
@@ -257,7 +257,7 @@ def _find_codec(key: str) -> str | None:
 
 
 def _cast_column(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
-    """Cast a column to the table's type, also a nested one."""
+    """Cast an Arrow column to the table's type, also if it is nested."""
     if column.type.equals(type_):
         return column
     if pa.types.is_nested(type_):
@@ -266,7 +266,7 @@ def _cast_column(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray
 
 
 def describe_field_type(field: Mapping[str, Any]) -> tuple[pa.DataType | None, str]:
-    """Return a Delta field's type and type name; None and Spark's name for a foreign type."""
+    """Return a Delta field's Arrow type and type name; None and Spark's name if unsupported."""
     try:
         type_ = from_spark_json(json.dumps({"type": "struct", "fields": [field]})).types[0]
     except SchemaConflict:
@@ -280,7 +280,7 @@ def format_arrow_type(type_: pa.DataType) -> str:
 
 
 def _format_spark_type(type_: Any) -> str:
-    """Format a type of Delta's JSON as Spark SQL writes it.
+    """Format a Delta type's JSON as Spark SQL writes it, such as `array<variant>`.
 
     >>> _format_spark_type({"type": "array", "elementType": "variant"})
     'array<variant>'
@@ -295,7 +295,7 @@ def _format_spark_type(type_: Any) -> str:
 
 
 def summarise_file_sizes(sizes: Sequence[int], uri: str = "") -> dict[str, Any]:
-    """Return number, bytes and small files of file sizes; with a warning if most are small.
+    """Return number, bytes and small files of `sizes` in a dict; a `warning` if most are small.
 
     The warning names `optimize` for the Delta table `uri`; empty for plain files.
     """
@@ -316,7 +316,7 @@ def are_mostly_small(small: int, files: int) -> bool:
 
 
 def missing_files_error(uri: str, version: int) -> SourceError:
-    """Return the error for a version of a table whose data files are gone."""
+    """Return the SourceError for a version whose data files were deleted, as by `vacuum`."""
     return SourceError(
         f"version {version} of {uri} lacks data files that it had",
         "`vacuum`, or somebody else, has deleted them: such a version can't be read again. Newer "
@@ -325,7 +325,7 @@ def missing_files_error(uri: str, version: int) -> SourceError:
 
 
 def check_query_start(sql: str) -> None:
-    """Raise ConfigError for a text that is empty, or begins with another word than a query's.
+    """Raise ConfigError if a SQL text is empty, or its first word can't begin a query.
 
     >>> check_query_start("-- the newest\\n(SELECT max(id) FROM t)")
     """
@@ -339,21 +339,21 @@ def check_query_start(sql: str) -> None:
         )
 
 
-def read_table(spark: SparkSession, uri: str, found: FilesSnapshot | int) -> DataFrame:
-    """Return a Spark frame of a Delta table's version, or of a folder of plain files.
+def read_table(spark: SparkSession, uri: str, version_or_files: FilesSnapshot | int) -> DataFrame:
+    """Return a lazy Spark DataFrame of a Delta version (`version_or_files`: int) or of plain files.
 
     `uri` is for Spark. Spark's errors are raised as LakeportError.
     """
     with translate_errors():
-        if isinstance(found, int):
-            return spark.read.format("delta").option("versionAsOf", found).load(uri)
-        if found.kind == "csv":
+        if isinstance(version_or_files, int):
+            return spark.read.format("delta").option("versionAsOf", version_or_files).load(uri)
+        if version_or_files.kind == "csv":
             return spark.read.options(header=True, escape='"', multiLine=True).csv(uri)
         return spark.read.option("mergeSchema", "true").parquet(uri)
 
 
-def fetch_rows(frame: DataFrame, uri: str, found: FilesSnapshot | int) -> pa.Table:
-    """Collect a frame's rows as Arrow; raise SourceError if data files of the version are gone.
+def fetch_rows(frame: DataFrame, uri: str, version_or_files: FilesSnapshot | int) -> pa.Table:
+    """Collect a DataFrame's rows as Arrow; raise SourceError if the version's data files are gone.
 
     `uri` is as users write it. Spark's other errors are raised as LakeportError.
     """
@@ -363,6 +363,6 @@ def fetch_rows(frame: DataFrame, uri: str, found: FilesSnapshot | int) -> pa.Tab
         except Exception as error:
             said = str(error)
             lost = any(word in said for word in _LOST) and "/_delta_log/" not in said
-            if isinstance(found, int) and lost:
-                raise missing_files_error(uri, found) from error
+            if isinstance(version_or_files, int) and lost:
+                raise missing_files_error(uri, version_or_files) from error
             raise

@@ -79,7 +79,7 @@ class Table:
         return f"Table({self.uri!r})"
 
     def _repr_html_(self) -> str | None:
-        """Return figures, growth and columns as HTML for notebooks; None if they can't be read."""
+        """Return the table's figures and columns as HTML for notebooks; None if unreadable."""
         from lakeport.html.document import build_notebook_part
         from lakeport.html.table import render_table_part
         from lakeport.lake.facts import read_table_facts
@@ -129,7 +129,7 @@ class Table:
         return described
 
     def tables(self) -> list[LakeTable]:
-        """List the tables in this folder, if it is a folder of tables; empty for a table.
+        """List the tables in this folder; empty if the folder is itself a table.
 
         Raises:
             DestinationError: the store refused.
@@ -155,7 +155,7 @@ class Table:
         version: int | None = None,
         timestamp: str | datetime | None = None,
     ) -> pa.Table:
-        """Return the first rows, without Spark where it can; see `describe` for the arguments.
+        """Return the first rows, read without Spark if possible; see `describe` for the arguments.
 
         Raises:
             SourceError: there is no table, or no such version.
@@ -181,7 +181,7 @@ class Table:
         timestamp: str | datetime | None = None,
         timeout: float = 600,
     ) -> pa.Table:
-        """Run a Spark SQL query on the table, which is `t` there, and its folder's name.
+        """Run a Spark SQL query, in which the table has the name `t`, and that of its folder.
 
         Args:
             sql: a SELECT, with or without WITH.
@@ -260,7 +260,7 @@ class Table:
     def vacuum(
         self, *, retain_hours: int | None = None, dry_run: bool = False, force: bool = False
     ) -> VacuumReport:
-        """Delete files that no version of the retained time uses.
+        """Delete files that no version within the retention needs.
 
         Args:
             retain_hours: keep what was in use within this time; the table's own retention, at
@@ -325,7 +325,7 @@ class Table:
             return restore(session, self._location, version)
 
     def undo(self, run_id: str) -> UndoReport:
-        """Take back a run in one commit, if no other change of the table came after it.
+        """Undo a run in one commit, if nothing else has changed the table since.
 
         The run's name is free again: the same run repeated lands everything anew.
 
@@ -359,7 +359,7 @@ class Table:
         return self._read_versions().find_singer_state()
 
     def _read_versions(self) -> TableVersions:
-        """List the files of the table's log; none if it is no Delta table."""
+        """List the files of the table's Delta log; empty for a table of plain files."""
         from lakeport.lake.versions import TableVersions
 
         return TableVersions.of(self._location.storage, self._location.folder)
@@ -370,26 +370,26 @@ class Table:
         return versions.files.read_contents(versions.find_newest())
 
     def _open_snapshot(
-        self, versions: TableVersions, found: FilesSnapshot | int
+        self, versions: TableVersions, version_or_files: FilesSnapshot | int
     ) -> DeltaSnapshot | FilesSnapshot:
-        """Read a version's snapshot from the log; return a snapshot of plain files as it is."""
+        """Read the snapshot of a Delta version; return a snapshot of plain files unchanged."""
         from lakeport.lake.snapshots import DeltaSnapshot
 
-        if not isinstance(found, int):
-            return found
-        contents = versions.files.read_contents(found)
+        if not isinstance(version_or_files, int):
+            return version_or_files
+        contents = versions.files.read_contents(version_or_files)
         return DeltaSnapshot(versions.log, contents)
 
-    def _check_files(self, session: DeltaSession, found: FilesSnapshot | int) -> None:
+    def _check_files(self, session: DeltaSession, version_or_files: FilesSnapshot | int) -> None:
         """Raise SourceError if a Delta version names files outside of the table's folder."""
-        if isinstance(found, int):
-            self._location.check_files(session, found)
+        if isinstance(version_or_files, int):
+            self._location.check_files(session, version_or_files)
 
     @contextmanager
     def _open_session(
         self, operation: str, contents: Contents | None = None, *, writes: bool = False
     ) -> Iterator[DeltaSession]:
-        """Open a Delta session for an operation in the body; the JVM suits the table's size.
+        """Yield a Delta session for the `with` body; `operation` is its name in errors.
 
         The files of `contents` are checked to lie in the table's folder; else SourceError.
         """
@@ -401,7 +401,7 @@ class Table:
             yield session
 
     def _open_engine(self, contents: Contents | None = None) -> Engine:
-        """Open the engine that the config names, with a large JVM for a table of a GiB or more."""
+        """Open the configured engine; its JVM is large if `contents` has a GiB of data or more."""
         from lakeport.engine.threads import choose_engine
 
         size = 0 if contents is None else sum(file.bytes for file in contents.files)

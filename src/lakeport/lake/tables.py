@@ -54,7 +54,7 @@ _DATE = re.compile(r"[\d.:TZ_-]+")
 
 @dataclass(frozen=True, slots=True)
 class LakeTable:
-    """One table of a lake; facts that would cost many requests are None.
+    """One table of a lake; fields that would take many requests to fill are None.
 
     Attributes:
         name: its folder below the target, such as `silver/flights`.
@@ -83,14 +83,14 @@ class LakeTable:
     growth: Sequence[tuple[float, int]] = field(default=(), repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON, without growth and small files."""
+        """Return plain values for JSON, without `growth` and `small_files`."""
         facts = to_plain_values(self)
         del facts["small_files"], facts["growth"]
         return facts
 
 
 def tables(to: Target | DestinationConfig, **keys: Unpack[StoreKeys]) -> list[LakeTable]:
-    """List the tables of a lake, by name.
+    """List the tables of a lake, sorted by name.
 
     Args:
         to: a folder, a URI, a config file or a config, as `land` takes it.
@@ -108,7 +108,7 @@ def tables(to: Target | DestinationConfig, **keys: Unpack[StoreKeys]) -> list[La
 
 
 def open_lake(config: DestinationConfig) -> tuple[Storage, str]:
-    """Open a config's storage; return it with the lake's key; SourceError without a local folder.
+    """Open a config's storage; return it with the lake's key. SourceError if no such local folder.
 
     The key is empty, for the root, unless the config names a table's URI.
     """
@@ -127,16 +127,18 @@ def open_lake(config: DestinationConfig) -> tuple[Storage, str]:
     return storage, "" if own is None or "{stream}" in own else own
 
 
-def list_tables(storage: Storage, folder: str, points: int = 0) -> list[LakeTable]:
-    """List the tables in a folder of a store, by name; SourceError beyond 10,000 folders.
+def list_tables(storage: Storage, folder: str, growth_points: int = 0) -> list[LakeTable]:
+    """List the tables in a folder of a store, sorted; SourceError beyond 10,000 folders.
 
-    `points` is the number of each table's points of growth; each may cost a request, so there are
-    fewer for many tables.
+    `growth_points` is the number of points in each table's growth. Each may cost a request, so
+    there are fewer for many tables.
     """
     found = sorted(find_tables(storage, folder))
-    points = min(points, _GROWTH // max(len(found), 1))
+    growth_points = min(growth_points, _GROWTH // max(len(found), 1))
     with ThreadPoolExecutor(_THREADS) as pool:
-        described = list(pool.map(lambda one: _describe_table(storage, folder, one, points), found))
+        described = list(
+            pool.map(lambda one: _describe_table(storage, folder, one, growth_points), found)
+        )
         result = [table for table, _ in described]
         uncounted: dict[int, Sequence[StoredObject]] = {}
         room = _FOOTERS
@@ -150,7 +152,7 @@ def list_tables(storage: Storage, folder: str, points: int = 0) -> list[LakeTabl
 
 
 def find_tables(storage: Storage, folder: str) -> Iterator[tuple[str, bool]]:
-    """Yield (key, whether it is a Delta table) of each table in a folder, at any depth.
+    """Yield (key, whether it is a Delta table) for each table below a folder, at any depth.
 
     Files that lie right in `folder` hide no tables below it. More than 10,000 folders raise
     SourceError.
@@ -176,7 +178,7 @@ def find_tables(storage: Storage, folder: str) -> Iterator[tuple[str, bool]]:
 
 
 def missing_table_error(storage: Storage, folder: str) -> SourceError:
-    """Return the error for a missing table; lists the tables beside it for its hint."""
+    """Return the SourceError for a missing table; its hint lists neighbouring tables."""
     uri = storage.uri(folder)
     above, _, name = uri.rstrip("/").rpartition("/")
     beside = [other for other in list_neighbours(storage, folder) if other != name]
@@ -191,7 +193,7 @@ def missing_table_error(storage: Storage, folder: str) -> SourceError:
 
 
 def several_tables_error(storage: Storage, folder: str) -> SourceError | None:
-    """Return the error for a folder of tables used as a table; None if it is no such folder."""
+    """Return the SourceError if a folder holds tables instead of being one; None otherwise."""
     kind, entries = _classify_folder(storage, folder, top=False)
     if kind not in (_FolderKind.FOLDERS, _FolderKind.FILES) or not _list_public_folders(entries):
         return None
@@ -214,7 +216,7 @@ def _format_names(names: Sequence[str]) -> str:
 
 
 def table_as_lake_error(storage: Storage, folder: str) -> SourceError | None:
-    """Return the error for a table used as a lake; None if it is no table."""
+    """Return the SourceError if a folder is a table and not a lake; None otherwise."""
     if _classify_folder(storage, folder, top=True)[0] not in _TABLES:
         return None
     uri = storage.uri(folder).rstrip("/")
@@ -226,7 +228,7 @@ def table_as_lake_error(storage: Storage, folder: str) -> SourceError | None:
 
 
 def list_neighbours(storage: Storage, folder: str) -> list[str]:
-    """Return the names of tables beside a folder, from 200 folders; empty if listing fails."""
+    """Return the names of tables in the parent folder's first 200 folders; empty on failure."""
     above, _, _ = folder.rpartition("/")
     if not folder:  # as for a local table, whose storage begins at the table
         storage = LocalStorage(str(Path(storage.uri()).parent))
@@ -244,7 +246,7 @@ def list_neighbours(storage: Storage, folder: str) -> list[str]:
 
 
 class _FolderKind(Enum):
-    """Kind of a folder in a lake."""
+    """Kind of a folder in a lake: Delta table, plain files, folders, or nothing."""
 
     DELTA = "a Delta table"
     FILES = "a table of plain files"
@@ -256,7 +258,7 @@ _TABLES = (_FolderKind.DELTA, _FolderKind.FILES)
 
 
 def _classify_folder(storage: Storage, key: str, *, top: bool) -> tuple[_FolderKind, FolderEntries]:
-    """List a folder, the lake's own with `top`; return its kind and entries."""
+    """List a folder; return its kind and entries. `top` says that it is the lake's own folder."""
     entries = storage.list_folder(key)
     folders = _list_public_folders(entries)
     if _LOG in entries.folders:
@@ -274,7 +276,7 @@ def _classify_folder(storage: Storage, key: str, *, top: bool) -> tuple[_FolderK
 
 
 def _holds_tables(storage: Storage, key: str, folders: Sequence[str]) -> bool:
-    """Whether folders named like partitions are tables, by their logs or lakeport's records.
+    """Whether folders named like partitions are tables, as Delta logs or lakeport's files say.
 
     Delta tables are looked for among the first folders alone, as partitions may be thousands.
     """
@@ -304,38 +306,40 @@ _TableAndFiles = tuple[LakeTable, Sequence["StoredObject"]]
 
 
 def _describe_table(
-    storage: Storage, above: str, found: tuple[str, bool], points: int
+    storage: Storage, above: str, key_and_kind: tuple[str, bool], growth_points: int
 ) -> _TableAndFiles:
-    """Return a table's facts, or its error as `problem`, and files whose footers have its rows."""
-    key, is_delta = found
+    """Return a table's facts (or its error as `problem`), and files whose rows are uncounted."""
+    key, is_delta = key_and_kind
     name = key.removeprefix(above).strip("/") or storage.uri(key).rstrip("/").rpartition("/")[2]
     one = LakeTable(name, storage.uri(key), "delta" if is_delta else "")
     try:
-        return (_describe_delta if is_delta else _describe_files)(storage, key, one, points)
+        return (_describe_delta if is_delta else _describe_files)(storage, key, one, growth_points)
     except LakeportError as error:
         return replace(one, problem=error.message), ()
 
 
-def _describe_delta(storage: Storage, key: str, one: LakeTable, points: int) -> _TableAndFiles:
-    """Add to a Delta table the facts of its log; only version and time of a log beyond 64 MiB."""
+def _describe_delta(
+    storage: Storage, key: str, table: LakeTable, growth_points: int
+) -> _TableAndFiles:
+    """Fill in a Delta table's facts from its log; only version and time if that exceeds 64 MiB."""
     log = DeltaLog(storage, key).list_files()
     if log.newest < 0:
-        return replace(one, problem="its `_delta_log` has no version"), ()
+        return replace(table, problem="its `_delta_log` has no version"), ()
     newest = log.commits.get(log.newest) or log.checkpoints[log.newest][0]
-    one = replace(one, version=log.newest, last_change=_to_datetime(newest.modified))
-    commits = max(log.newest - max(log.checkpoints, default=-1), points)
+    table = replace(table, version=log.newest, last_change=_to_datetime(newest.modified))
+    commits = max(log.newest - max(log.checkpoints, default=-1), growth_points)
     history = read_history(log, max_bytes=_LOG_BYTES, max_commits=commits)
     if history is None:
-        return one, ()
+        return table, ()
     totals = FileTotals.of(history.files)
     small = sum((known.file.size or 0) < SMALL_FILE_BYTES for known in history.files)
-    grown = _list_growth(history.versions[-points:]) if points else ()
-    one = replace(one, rows=totals.rows, bytes=totals.bytes, files=totals.files)
-    return replace(one, small_files=small, growth=grown), ()
+    grown = _list_growth(history.versions[-growth_points:]) if growth_points else ()
+    table = replace(table, rows=totals.rows, bytes=totals.bytes, files=totals.files)
+    return replace(table, small_files=small, growth=grown), ()
 
 
 def _list_growth(versions: Sequence[TableVersion]) -> list[tuple[float, int]]:
-    """Return (Unix time, rows) of each version with a known time and row count."""
+    """Return (Unix time, row count) of each version that has both."""
     return [
         (version.committed_at.timestamp(), version.totals.rows)
         for version in versions
@@ -345,31 +349,35 @@ def _list_growth(versions: Sequence[TableVersion]) -> list[tuple[float, int]]:
     ]
 
 
-def _describe_files(storage: Storage, key: str, one: LakeTable, points: int) -> _TableAndFiles:
-    """Add to a table of files its formats and sizes; return it with its files.
+def _describe_files(
+    storage: Storage, key: str, table: LakeTable, growth_points: int
+) -> _TableAndFiles:
+    """Fill in formats and sizes of a table of plain files; return it with its files.
 
     Beyond 10,000 files only the formats are added, and no files are returned.
     """
     listed = list(islice(storage.list(key), _FILES + 1))
     kinds = [classify_data_file(item.key.removeprefix(f"{key}/")) for item in listed]
     files = [item for item, kind in zip(listed, kinds, strict=True) if kind]
-    one = replace(one, format=", ".join(sorted({*kinds} - {""})))
+    table = replace(table, format=", ".join(sorted({*kinds} - {""})))
     if len(listed) > _FILES:
-        return one, ()
+        return table, ()
     last = max((item.modified for item in files), default=0.0)
-    one = replace(
-        one,
+    table = replace(
+        table,
         bytes=sum(item.bytes for item in files),
         files=len(files),
         last_change=_to_datetime(last),
         small_files=sum(item.bytes < SMALL_FILE_BYTES for item in files),
-        growth=count_rows_after(read_manifests(storage, key, points), None) if points else (),
+        growth=count_rows_after(read_manifests(storage, key, growth_points), None)
+        if growth_points
+        else (),
     )
-    return one, files
+    return table, files
 
 
 def _count_footer_rows(storage: Storage, files: Sequence[StoredObject]) -> int | None:
-    """Read the footers of Parquet files and sum their rows; None if a file is damaged."""
+    """Sum the row counts in Parquet files' footers; None if a file is damaged."""
     try:
         footers = FilesSnapshot(storage, files, "parquet").iterate_footers()
         return sum(int(footer.num_rows) for footer in footers)

@@ -33,7 +33,7 @@ _SHOWN = 10
 
 
 def find_run_versions(commits: Iterable[Commit], run_id: str, uri: str) -> tuple[int, ...]:
-    """Return the versions of a run, by its id or name, oldest first; raise if they can't be undone.
+    """Return the versions of a run (id or name), oldest first; raise if it can't be undone.
 
     The table's commits come newest first.
 
@@ -86,7 +86,7 @@ def find_run_versions(commits: Iterable[Commit], run_id: str, uri: str) -> tuple
 
 
 def undo(session: DeltaSession, location: TableLocation, run_id: str) -> UndoReport:
-    """Commit the contents of the version before a run, by its id or name.
+    """Undo a run (id or name): commit the contents of the version before it as a new version.
 
     Raises:
         SourceError: there is no such run, no version before it, or files of that are gone.
@@ -117,7 +117,7 @@ def _begin_transaction(session: DeltaSession, log: DeltaLog) -> TableTransaction
 
 
 def _commit_old_contents(txn: TableTransaction, location: TableLocation, version: int) -> int:
-    """Commit an older version's contents and run counters; return the new version.
+    """Commit the files, metadata and run counters of an older version; return the new version.
 
     Raises SourceError if data files of the older version are missing.
     """
@@ -148,7 +148,7 @@ def _commit_old_contents(txn: TableTransaction, location: TableLocation, version
 
 
 def _read_run_counters(log: DeltaLog, version: int, newest_version: int) -> dict[str, int]:
-    """Return lakeport's ids in commits after a version -> their `txn` number then, -1 for none."""
+    """Return lakeport's `txn` numbers at a version (-1: none), for ids that later commits use."""
     commits = log.commits_back_from(newest_version)
     later = takewhile(lambda commit: commit.version > version, commits)
     names = {name for commit in later for name in commit.transactions if name.startswith(_OURS)}
@@ -156,7 +156,7 @@ def _read_run_counters(log: DeltaLog, version: int, newest_version: int) -> dict
 
 
 def _mark_void_commits(commits: Iterable[Commit]) -> Iterator[tuple[Commit, int]]:
-    """Yield each commit, newest first, with the version of the RESTORE that undid it; -1 for none.
+    """Yield each commit, newest first, with the version whose RESTORE undid it; -1 if none did.
 
     A restoring commit stands for the version that it brings back.
     """
@@ -179,7 +179,7 @@ def _list_run_names(commit: Commit) -> tuple[str, ...]:
 
 
 def _format_commits(commits: Sequence[Commit]) -> str:
-    """Format version, operation and writer of the first ten commits, and the number of others."""
+    """List version, operation and writer of the first ten commits as text, and count the others."""
     texts = []
     for commit in commits[:_SHOWN]:
         entry = build_history_entry(commit)

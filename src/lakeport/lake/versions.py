@@ -16,7 +16,7 @@ from lakeport.model import Storage
 
 @dataclass(frozen=True)
 class TableVersions:
-    """A table's log, and its files when it was listed; none for a folder of plain files."""
+    """A Delta table's log with a listing of its files, which is empty for plain files."""
 
     log: DeltaLog
     files: LogFiles
@@ -28,7 +28,7 @@ class TableVersions:
         return cls(log, log.list_files())
 
     def find_newest(self) -> int:
-        """Return the newest version; raise SourceError if this is no Delta table."""
+        """Return the newest version; raise SourceError if this is not a Delta table."""
         storage, folder = self.log.storage, self.log.folder
         if self.files.newest < 0:
             if next(iter(storage.list(folder)), None) is None:
@@ -40,7 +40,7 @@ class TableVersions:
         return self.files.newest
 
     def find_version(self, version: int | None, timestamp: str | datetime | None) -> int:
-        """Return a version by number or time, the newest if both are None; SourceError if unknown.
+        """Check a version number, or find a version by time, or the newest; SourceError if absent.
 
         A timestamp is an ISO 8601 text, or ConfigError is raised, or a datetime; UTC if naive.
         """
@@ -62,7 +62,7 @@ class TableVersions:
     def find_version_or_files(
         self, version: int | None, timestamp: str | datetime | None
     ) -> FilesSnapshot | int:
-        """Return a Delta table's version or a snapshot of plain files; SourceError without a table.
+        """Return a Delta table's version, or a snapshot of plain files; SourceError if no table.
 
         A version or time that is unknown, or asked of plain files, raises SourceError, too.
         """
@@ -83,14 +83,14 @@ class TableVersions:
         return found
 
     def list_history(self, version: int, limit: int) -> list[HistoryEntry]:
-        """Read up to `limit` commits from a version backwards; return their history entries."""
+        """Read up to `limit` commits from `version` back to older ones, as history entries."""
         return [
             build_history_entry(commit)
             for commit in islice(self.log.commits_back_from(version), limit)
         ]
 
     def find_singer_state(self) -> SingerState | None:
-        """Return the newest Singer STATE or None; raise SourceError if this is no Delta table."""
+        """Return the newest Singer STATE, or None; raise SourceError if this is no Delta table."""
         commit = self.log.find_singer_state(self.find_newest())
         if commit is None or commit.mark is None or commit.mark.singer_state is None:
             return None
@@ -99,7 +99,7 @@ class TableVersions:
 
 
 def build_history_entry(commit: Commit) -> HistoryEntry:
-    """Return the history entry of a commit; fields that its writer left out are None."""
+    """Convert a commit to a history entry; fields that its writer left out are None."""
     info, mark = commit.info, commit.mark
     milliseconds = info.get("timestamp")
     return HistoryEntry(
@@ -117,7 +117,7 @@ def build_history_entry(commit: Commit) -> HistoryEntry:
 
 
 def _parse_timestamp(value: str | datetime) -> float:
-    """Convert ISO 8601 text or a datetime (naive: UTC) to Unix seconds, or raise ConfigError."""
+    """Parse ISO 8601 text or a datetime (UTC if naive) to Unix seconds, or raise ConfigError."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)

@@ -192,7 +192,7 @@ class AzureStorage(CloudStorage):
     def _list_page(
         self, start: str, one_level: bool, token: str, limit: int, after: str
     ) -> ListingPage:
-        """List one page of blobs whose names begin with `start`; Azure has no use for `after`."""
+        """List one page of blobs whose names begin with `start`; `after` is ignored."""
         container = self.connection.container(self.container)
 
         def send() -> tuple[Sequence[Any], str | None]:

@@ -166,7 +166,7 @@ class GcsStorage(CloudStorage):
         return GcsStageWriter(self, key, content_type)
 
     def publish(self, staged: Staged, key: str) -> None:
-        """Send the upload's last bytes, so that it gets visible; ObjectExists if the name is taken.
+        """Send the upload's last bytes, which shows the object; ObjectExists if the name is taken.
 
         If an answer is lost, the upload session says whether it was completed. Raises
         DestinationError if the stored bytes have another checksum than those that were sent.

@@ -157,7 +157,7 @@ class S3Storage(CloudStorage):
         return S3StageWriter(self, key, content_type)
 
     def publish(self, staged: Staged, key: str) -> None:
-        """Complete the multipart upload, a visible object then; ObjectExists if the name is taken.
+        """Complete the multipart upload, which shows the object; ObjectExists if the name is taken.
 
         A store that ignores conditions gets none. If the name is taken, or the upload is gone, an
         earlier answer may have been lost. The object's mark, or the absence of the upload, shows
