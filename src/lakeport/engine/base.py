@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
-    """Jars, settings and kind of Spark session that one load or command needs.
+    """Jars, Spark settings and warm-session choice that one load or command asks for.
 
     Attributes:
         needs: keys of `jars.JARS` that the session must have if lakeport starts it.
@@ -94,7 +94,7 @@ class Engine(ABC):
         sizes: Sequence[int] = (),
         discard: Callable[[list[R]], None] | None = None,
     ) -> list[R]:
-        """Run `function` on each item in a task; return all results in item order, or raise.
+        """Run `function` on each item in a task; return results in item order, or raise an error.
 
         Each item has its own task; small items of several threads may share tasks.
 

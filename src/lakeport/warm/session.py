@@ -83,7 +83,7 @@ def serve() -> None:
 
 
 class WarmSession:
-    """Server of a warm session: runs clients' commands one by one until it has been idle.
+    """Server that keeps Spark running and runs clients' commands one by one, until it is idle.
 
     Args:
         settings: the path of its socket, what its clients have to share with it, its limits.

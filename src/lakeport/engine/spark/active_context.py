@@ -86,7 +86,7 @@ def _drop_parents_context(context: SparkContext) -> bool:
 
 
 def check_session(spark: SparkSession, needs: frozenset[str]) -> None:
-    """Raise ConfigError if a user's session lacks the classes or settings that `needs` name.
+    """Raise ConfigError if a user's session lacks classes or settings for needs like `delta`.
 
     The hint has the settings to build it with.
     """

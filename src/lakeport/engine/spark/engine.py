@@ -82,7 +82,7 @@ class SparkEngine(Engine):
         *,
         discard: Callable[[list[R]], None] | None = None,
     ) -> list[R]:
-        """Run `function` on each partition's record batches and number; return all results.
+        """Run `function` on each partition's record batches and index; return all results.
 
         See `Engine.run_tasks` for the arguments, the order of the results and the errors.
         """

@@ -36,7 +36,7 @@ _configured: WeakKeyDictionary[SparkContext, dict[str, dict[str, str]]] = WeakKe
 def configure_store(
     session: DriverSession, root: str, settings: Mapping[str, str], *, commits: bool = False
 ) -> None:
-    """Set Hadoop's options for a store in the Spark session, unless they are set; may wait.
+    """Set Hadoop's options for a store in the Spark session, once; waits until Spark runs.
 
     Args:
         root: URI of the store's root, or of a folder in it, as Hadoop names it.

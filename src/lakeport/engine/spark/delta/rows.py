@@ -66,7 +66,7 @@ class DeltaRows:
         overwrite: bool,
         dynamic: bool,
     ) -> None:
-        """Append Parquet files' rows; with `overwrite`, replace all rows or touched partitions.
+        """Append Parquet files' rows; `overwrite` replaces all rows, `dynamic` whole partitions.
 
         Args:
             uris: the files, as Hadoop names them.
@@ -222,7 +222,7 @@ def _translate_rule_errors() -> Iterator[None]:
 
 
 def _check_partitions(rows: DataFrame, columns: Sequence[str], *, of_table: bool = False) -> None:
-    """Raise InputError if a partition value is Hive's name for null, which reads back as null.
+    """Raise InputError (DestinationError if `of_table`) for Hive's null name as a value.
 
     For rows of the table, which a change of other rows may rewrite, raise DestinationError.
     """

@@ -75,15 +75,15 @@ class DeltaSession:
         return LogStoreProbe(self, folder)
 
     def check_files(
-        self, storage: Storage, folder: str, version: int, roots: Sequence[str] = ()
+        self, storage: Storage, folder: str, version: int, allowed_roots: Sequence[str] = ()
     ) -> None:
-        """Raise SourceError if a file of the table lies outside `folder` and `roots`.
+        """Raise SourceError if a log or data file lies outside `folder` and `allowed_roots`.
 
         The files are those that Delta itself reads from the log. The folder is the table's key,
         empty for the storage's root.
         """
-        check_log(storage, folder, roots)
-        self.snapshot(storage.hadoop_uri(folder), version).check_files(roots)
+        check_log(storage, folder, allowed_roots)
+        self.snapshot(storage.hadoop_uri(folder), version).check_files(allowed_roots)
 
     def validate_properties(self, properties: Mapping[str, str]) -> dict[str, str]:
         """Return table properties in Delta's spelling; ConfigError for a bad name or value."""
@@ -124,7 +124,7 @@ class DeltaSession:
         sort_by: Sequence[str],
         make_error: Callable[[str], ConfigError],
     ) -> dict[str, Any]:
-        """Run OPTIMIZE on a table, on partitions that match `where`; return Delta's metrics.
+        """Run OPTIMIZE on a table's partitions that match `where`; return Delta's metrics.
 
         Args:
             file_bytes: target size of files.
@@ -253,8 +253,8 @@ class Snapshot:
             self._log = delta_log(spark, uri)
             self._snapshot = self._log.getSnapshotAt(version, self._none, self._none, False)
 
-    def check_files(self, roots: Sequence[str] = ()) -> None:
-        """Raise SourceError if a data file lies outside the table and `roots`. Runs a job.
+    def check_files(self, allowed_roots: Sequence[str] = ()) -> None:
+        """Raise SourceError if a file lies outside the table and `allowed_roots`. Runs a job.
 
         Only paths that look odd come to this process.
         """
@@ -265,7 +265,7 @@ class Snapshot:
             files = DataFrame(self._snapshot.allFiles().toDF(), self._spark)
             text = "to_json(struct(path, deletionVector)) AS file"
             rows = files.where(odd).selectExpr(text).collect()
-        check_actions(({"add": json.loads(row.file)} for row in rows), self._uri, roots)
+        check_actions(({"add": json.loads(row.file)} for row in rows), self._uri, allowed_roots)
 
     def rows_of(self, actions: Iterable[str]) -> DataFrame:
         """Return a frame with the rows of the data files that these `add` actions name."""

@@ -93,7 +93,7 @@ class DeltaTransaction:
         self._removed += [file.removeWithTimestamp(now, changes_rows) for file in files]
 
     def commit_actions(self, actions: Sequence[str], operation: CommitInfo) -> int:
-        """Commit and return the new version; CommitConflict if a writer interfered.
+        """Commit and return the new version; CommitConflict if another writer interfered.
 
         Args:
             actions: `add` and `txn` actions as JSON text.

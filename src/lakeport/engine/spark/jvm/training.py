@@ -40,7 +40,7 @@ _NO_ENDPOINT: Final = "http://127.0.0.1:9"
 
 
 def record_archive(needs: frozenset[str]) -> bool:
-    """Record the class archive by a training load of about 20 s; False if it can't be made."""
+    """Record Java's class archive by a training load of about 20 s; False if it can't be made."""
     needs = jars.with_cached_needs(needs)
     place = archive.archive_path(find_java(), list_class_path(jars.ensure_jars(needs)))
     if place is None or place.is_file():
