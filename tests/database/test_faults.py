@@ -168,7 +168,7 @@ def test_what_goes_to_tasks_shows_no_password() -> None:
     assert CANARY not in repr(access)
     assert CANARY not in repr(source)
     assert pickle.loads(pickle.dumps(access)) == access
-    assert access.place == "postgresql://db/shop"
+    assert access.address == "postgresql://db/shop"
     assert CANARY in source.secrets()
 
 

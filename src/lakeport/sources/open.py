@@ -317,7 +317,7 @@ class SourceOpener:
             from lakeport.sources.database.jdbc import jdbc_flushes
 
             digest = self.config.run_id is not None
-            return OpenedSource(jdbc_flushes(source, stream, spark, digest=digest), name=stream)
+            return OpenedSource(jdbc_flushes(source, stream, spark, add_digest=digest), name=stream)
         from lakeport.sources.database.database_source import DatabaseFlushes
 
         flushes = DatabaseFlushes(source, stream, self.engine.cores, self._load_config, self.tables)

@@ -113,8 +113,8 @@ _SCHEMES: Final = "postgresql://user@host/name, sqlite:///path, duckdb:///path o
 
 
 @contextmanager
-def translate_driver_errors(place: str, secrets: Sequence[str]) -> Iterator[None]:
-    """Turn a driver's errors in the body into SourceError about `place`; other errors pass.
+def translate_driver_errors(address: str, secrets: Sequence[str]) -> Iterator[None]:
+    """Context manager: re-raise a database driver's errors as SourceError; other errors pass.
 
     Args:
         secrets: texts that must not be in the message.
@@ -128,60 +128,60 @@ def translate_driver_errors(place: str, secrets: Sequence[str]) -> Iterator[None
         from_driver = module.startswith(("adbc_driver_manager", "pyarrow"))
         if not from_driver and not isinstance(error, OSError):
             raise
-        found = _make_source_error(error, place, secrets)
+        found = _make_source_error(error, address, secrets)
     else:
         return
     raise found  # outside the handler: the foreign error's text may hold values
 
 
-def _make_source_error(error: Exception, place: str, secrets: Sequence[str]) -> SourceError:
-    """Return the SourceError for a driver's error: a message without values of rows, and a hint."""
+def _make_source_error(error: Exception, address: str, secrets: Sequence[str]) -> SourceError:
+    """Build a SourceError with a hint from a driver's error; it quotes no row value or secret."""
     text = str(error)
     state = getattr(error, "sqlstate", None) or next(iter(_STATE.findall(text)), "")
     words = scrub(_get_safe_message(text, state), secrets)
     known = f"{words} {state}"
     hints = (hint for pattern, hint in _HINTS if re.search(pattern, known, re.IGNORECASE))
     hint = next(hints, "")
-    return SourceError(f"{place}: {words}", hint or "correct the `query`, the table or the URI.")
+    return SourceError(f"{address}: {words}", hint or "correct the `query`, the table or the URI.")
 
 
-def _get_safe_message(text: str, state: str) -> str:
-    """Return the part of a driver's message that quotes no value of a row, else fixed words."""
+def _get_safe_message(message: str, sqlstate: str) -> str:
+    """Return the part of a driver's message that can't quote row values, else a generic message."""
     for pattern in _ABOUT_VALUES:
-        if found := pattern.search(text):
+        if found := pattern.search(message):
             return f"a value of the query can't be read: {found[0].lower()}"
-    if found := _HARMLESS.search(text):
+    if found := _HARMLESS.search(message):
         return found[0].strip()
-    from_start = "Failed to connect" in text or "Failed to open" in text
-    naming = _NAMES.search(text)
-    if state[:2] in _NAMING or from_start or naming:
-        return _strip_query(text)
-    return f"the database ended the query with an error{f' ({state})' if state else ''}"
+    from_start = "Failed to connect" in message or "Failed to open" in message
+    naming = _NAMES.search(message)
+    if sqlstate[:2] in _NAMING or from_start or naming:
+        return _strip_query(message)
+    return f"the database ended the query with an error{f' ({sqlstate})' if sqlstate else ''}"
 
 
-def _strip_query(text: str) -> str:
-    """Return a message without its query and the driver's prefix; at most 300 characters."""
+def _strip_query(message: str) -> str:
+    """Strip the query and the driver's prefix from an error message; cut it to 300 characters."""
     for end in ("\nQuery was:", "\nquery:", "\nLINE ", "\nCandidate bindings:"):
-        text = text.partition(end)[0]
+        message = message.partition(end)[0]
     for mark in ("Failed to prepare query:", "Failed to connect:", "FATAL:", "ERROR:", "Error:"):
-        before, found, after = text.partition(mark)
-        text = after if found else before
-    return " ".join(text.split())[:_LONGEST]
+        before, found, after = message.partition(mark)
+        message = after if found else before
+    return " ".join(message.split())[:_LONGEST]
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseAccess:
-    """Address, driver and settings of a database. Pickled into tasks; its repr has no secret.
+    """A database's address, driver and settings. Picklable for tasks; its repr hides secrets.
 
     Attributes:
-        place: the database's name in messages and bookmarks, without secrets.
+        address: the database's name in messages and bookmarks, without secrets.
         module: the Python package with the driver; empty if the driver is loaded by its name.
         extra: the extra of lakeport that installs that package.
         driver: the driver's name, if no package has it.
         secrets: texts that must not be in any message.
     """
 
-    place: str
+    address: str
     module: str = ""
     extra: str = ""
     driver: str = ""
@@ -190,24 +190,25 @@ class DatabaseAccess:
 
     @contextmanager
     def connect(self) -> Iterator[DatabaseSession]:
-        """Context manager: open a session, and close it at the end of the body.
+        """Context manager: open a connection, yield its session, and close it at the end.
 
         Raises:
             MissingDependency: the driver is not installed.
+            SourceError: the database refuses the connection.
         """
-        with translate_driver_errors(self.place, self.secrets):
+        with translate_driver_errors(self.address, self.secrets):
             connection = self._connect()
         with closing(connection):  # this ends its transaction and snapshot, too
             yield DatabaseSession(self, connection)
 
     def _connect(self) -> Any:
-        """Open a connection; raise MissingDependency if the driver's package is not installed."""
+        """Open an ADBC connection; MissingDependency if the driver's package is not installed."""
         try:
             manager = import_module("adbc_driver_manager.dbapi")
             module: Any = import_module(self.module) if self.module else None
         except ImportError as error:
             raise MissingDependency(
-                f"reading {self.place} needs the package {error.name!r}, which is not installed",
+                f"reading {self.address} needs the package {error.name!r}, which is not installed",
                 f"pip install 'lakeport[{self.extra or 'postgres'}]'"
                 + ("" if self.extra else ", or whatever brings the driver and its manager."),
             ) from None
@@ -224,7 +225,7 @@ class DatabaseAccess:
 
 
 class DatabaseSession:
-    """One connection, which runs one statement or query at a time."""
+    """A connection to a database, which runs one query or statement at a time."""
 
     def __init__(self, access: DatabaseAccess, connection: Any) -> None:
         self.access = access
@@ -245,7 +246,7 @@ class DatabaseSession:
         return self.fetch_rows(query)[0][0]
 
     def fetch_schema(self, query: str) -> pa.Schema:
-        """Return a query's columns, without running it if possible; SourceError if it fails."""
+        """Return the schema of a query's result, without running it where the driver can."""
         from adbc_driver_manager import NotSupportedError
 
         with self._cursor() as cursor:
@@ -257,7 +258,7 @@ class DatabaseSession:
                     return reader.schema
 
     def fetch_batches(self, query: str) -> Iterator[pa.RecordBatch]:
-        """Run a query, yield its rows as they arrive in merged batches; SourceError if it fails."""
+        """Run a query and stream its rows, with small batches merged; SourceError if it fails."""
         with self._cursor() as cursor:
             cursor.execute(query)
             yield from _rebatch(cursor.fetch_record_batch())
@@ -266,14 +267,14 @@ class DatabaseSession:
     def _cursor(self) -> Iterator[Any]:
         """Context manager that opens a cursor and turns its driver's errors into SourceError."""
         with (
-            translate_driver_errors(self.access.place, self.access.secrets),
+            translate_driver_errors(self.access.address, self.access.secrets),
             self._connection.cursor() as cursor,
         ):
             yield cursor
 
 
 def _rebatch(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Merge small batches: yield at least 32,768 rows or 16 MiB each, except for the last."""
+    """Merge small batches: each has at least 32,768 rows or 16 MiB; the last may have less."""
     import pyarrow as pa
 
     waiting: list[pa.RecordBatch] = []
@@ -289,24 +290,24 @@ def _rebatch(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def make_access(source: DatabaseSource) -> DatabaseAccess:
-    """Return the access to a source's database; raise ConfigError for a bad URI or missing file."""
+    """Make the settings to connect to a source; ConfigError for a bad URI or a missing file."""
     uri = source.database.get_secret_value()
     scheme, options = parse_scheme(uri), dict(source.options)
     if source.driver:
         settings = {"uri": uri, **options} if uri else options
-        place = f"the database of {source.driver!r}"
+        address = f"the database of {source.driver!r}"
         return DatabaseAccess(
-            place, driver=source.driver, settings=settings, secrets=source.secrets()
+            address, driver=source.driver, settings=settings, secrets=source.secrets()
         )
     if scheme == "postgresql":
         try:
-            given, place = _add_environment(uri, os.environ), _name_server(uri)
+            given, address = _add_environment(uri, os.environ), _name_server(uri)
         except ValueError:
             raise ConfigError(
                 "the URI of the database is malformed", f"write {_SCHEMES}."
             ) from None
         return DatabaseAccess(
-            place,
+            address,
             "adbc_driver_postgresql",
             source.extra,
             settings={"uri": given, **options},
@@ -327,14 +328,14 @@ def make_access(source: DatabaseSource) -> DatabaseAccess:
 
 
 def _name_server(uri: str) -> str:
-    """Return a server's URI with host, port and database name, without user and password."""
+    """Return a PostgreSQL URI reduced to host, port and database, without user and password."""
     split = urlsplit(uri)
     host = split.netloc.rpartition("@")[2] or dict(parse_qsl(split.query)).get("host", "")
     return f"postgresql://{host}/{unquote(split.path.lstrip('/'))}".rstrip("/")
 
 
 def _add_environment(uri: str, environment: Mapping[str, str]) -> str:
-    """Return the URI with libpq's parameters from the environment and default timeouts added.
+    """Add libpq's `PG*` variables and default timeouts to a URI; values in the URI win.
 
     Tasks may have another environment. Timeouts are added, too, if none are set.
 
@@ -366,7 +367,7 @@ def _add_environment(uri: str, environment: Mapping[str, str]) -> str:
 
 
 def _find_file(uri: str) -> Path:
-    """Return the absolute path of an SQLite or DuckDB URI; ConfigError if no file is there."""
+    """Return the absolute path in an SQLite or DuckDB URI; ConfigError if no such file exists."""
     path = uri.partition(":")[2]
     path = path[3:] if path.startswith("///") else path
     if not path or path.startswith("//") or path == ":memory:":

@@ -93,7 +93,7 @@ _DIALECTS: Final[dict[str, type[SqlDialect]]] = {
 
 
 def digest_texts(texts: Iterable[str]) -> pa.Array:
-    """Return an array of 16-byte BLAKE2b digests of texts."""
+    """Return the 16-byte BLAKE2b digest of each text, as an Arrow array."""
     data = (str(text).encode("utf-8", "surrogatepass") for text in texts)
     return pa.array(
         [hashlib.blake2b(one, digest_size=_DIGEST_BYTES).digest() for one in data], _DIGEST_TYPE
@@ -103,7 +103,7 @@ def digest_texts(texts: Iterable[str]) -> pa.Array:
 def split_by_known(
     batches: Iterable[pa.RecordBatch], known_digests: pa.Array
 ) -> tuple[Sequence[str] | None, Sequence[str]]:
-    """Split one-column batches into new texts, None beyond `MOST_ROWS`, and known texts."""
+    """Split texts into new ones, None if over 100,000, and ones with a known digest; distinct."""
     old, new = dict[str, None](), dict[str, None]()
     for batch in batches:
         texts = batch.column(0)
@@ -115,7 +115,7 @@ def split_by_known(
 
 
 def count_changed(batch: pa.RecordBatch, known_digests: pa.Array) -> int:
-    """Count the rows whose keys have a known digest and whose whole rows have not.
+    """Count changed rows: the digest of their keys is known, that of all their columns is not.
 
     Args:
         batch: a record batch with two columns of texts: of the keys, and of the whole rows.
@@ -128,13 +128,13 @@ def count_changed(batch: pa.RecordBatch, known_digests: pa.Array) -> int:
 
 @dataclass(frozen=True)
 class LandedRows:
-    """The files with digests of landed rows that one bookmark names."""
+    """Files with digests of rows that are already loaded; a cursor's bookmark names the latest."""
 
     memory: BookmarkStore
     bookmark: str
 
     def read(self, entry: Mapping[str, Any]) -> pa.Array | None:
-        """Return a bookmark file's digests, None if it is missing; DestinationError if damaged."""
+        """Read the digests that a bookmark names; None if missing, DestinationError if damaged."""
         key = self._object_key(entry["file"])
         data = self.memory.storage.get(key)
         if data is not None and len(data) != entry["rows"] * _DIGEST_BYTES:
@@ -149,7 +149,7 @@ class LandedRows:
     def plan_digests(
         self, texts: Sequence[str], old_entry: Mapping[str, Any] | Sequence[str] | None
     ) -> tuple[dict[str, Any], Callable[[], None]]:
-        """Return a bookmark's entry for rows, and a function that writes their digests.
+        """Return the bookmark's entry for a new digest file, and a function that writes the file.
 
         The function has to be called before the commit. It deletes old files, too.
 
@@ -178,7 +178,7 @@ def deletion_mark(config: DestinationConfig) -> str:
 
 
 def check_comparable(config: DestinationConfig, keys: Sequence[str]) -> None:
-    """Raise ConfigError unless the target and the source's keys allow `deletes: compare`."""
+    """Raise ConfigError if the target's settings or the keys rule out `deletes: compare`."""
     wrong = ""
     if config.mode is not Mode.MERGE or config.file_type != "delta":
         wrong = "needs `mode: merge` and a Delta table"
@@ -196,7 +196,7 @@ def check_comparable(config: DestinationConfig, keys: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CursorWindow:
-    """SQL condition of the rows that a load reads, and the bookmark that it commits with them.
+    """The rows that an incremental load reads, as an SQL condition, and its new bookmark.
 
     Attributes:
         where: the SQL condition of the rows; empty for all rows. Rows that are added later don't
@@ -229,7 +229,7 @@ def find_window(
     *,
     merges: bool,
 ) -> CursorWindow:
-    """Find the rows of a source with a cursor that its table has not loaded.
+    """Plan an incremental load by a cursor: find the rows that the table has not loaded yet.
 
     Args:
         dialect: the database's SQL, with a connection in the load's snapshot.
@@ -249,7 +249,7 @@ def find_window(
     landed = LandedRows(memory, name)
     names = tuple(c.name for c in columns)
     queries = _CursorQueries(dialect, relation, column, keys, names, landed, merges)
-    entry = _describe_cursor_source(dialect.session.access.place, source, keys)
+    entry = _describe_cursor_source(dialect.session.access.address, source, keys)
     saved = memory.bookmark(name)
     before = saved.value
     _check_bookmark(before, entry, name)
@@ -293,7 +293,7 @@ def find_window(
 
 @dataclass(frozen=True, slots=True)
 class _NewestRows:
-    """Number and digests of the rows with a cursor's newest value.
+    """Number and digests of the rows that share the newest value of a cursor.
 
     Attributes:
         texts: the SQL digests of their keys and of all their columns, without repetitions; None if
@@ -308,7 +308,7 @@ class _NewestRows:
 
 @dataclass(frozen=True, slots=True)
 class _CursorQueries:
-    """Runs queries about the cursor of a source, and builds conditions on it."""
+    """Runs queries about a source's cursor column, and builds SQL conditions on that column."""
 
     dialect: SqlDialect
     relation: str
@@ -348,7 +348,7 @@ class _CursorQueries:
         return self._row_digest if self._compares_rows else self._key_digest
 
     def check_nulls(self) -> None:
-        """Raise SourceError if the cursor is null in some row."""
+        """Raise SourceError if the cursor column holds a null."""
         if self.has_row(f"{self.name} IS NULL"):
             raise SourceError(
                 f"the cursor {self.column.name!r} is null in some rows, which would never be read",
@@ -356,7 +356,7 @@ class _CursorQueries:
             )
 
     def read_newest(self, last_value: str | None) -> tuple[str | None, bool]:
-        """Return the newest value as text, None without rows, and whether `last_value` is newer."""
+        """Return the cursor's maximum as text (None: no rows), and if it is below `last_value`."""
         text = self.dialect.text_expression(f"max({self.name})")
         older = "0"
         if last_value is not None:
@@ -372,15 +372,15 @@ class _CursorQueries:
         found = f"SELECT 1 AS x FROM {self.relation} WHERE {where} LIMIT 1"
         return bool(self._session.fetch_value(f"SELECT count(*) FROM ({found}) AS found"))
 
-    def unlanded_condition(self, before: Mapping[str, Any]) -> str:
-        """Return the SQL condition of rows that have not landed; empty without a bookmark.
+    def unlanded_condition(self, saved: Mapping[str, Any]) -> str:
+        """Return the SQL condition of rows not loaded yet; empty without an earlier bookmark.
 
         Raises:
             SourceError: rows were added with the last value, and landed ones can't be recognised.
         """
-        if not before:
+        if not saved:
             return ""
-        last, left = sql_literal(before["value"], self.column.type), before["left"]
+        last, left = sql_literal(saved["value"], self.column.type), saved["left"]
         if isinstance(left, list):
             return self._after_condition(last, self._select_texts(left), matching=False)
         known = None if left is None else self.landed.read(left)
@@ -390,48 +390,48 @@ class _CursorQueries:
             return self._after_condition(last, few, matching=new is not None)
         if self.merges:
             return f"{self.name} >= {last}"
-        if self._count_newest(last) != before["rows"]:
+        if self._count_newest(last) != saved["rows"]:
             raise SourceError(
                 f"rows came late with the last value of the cursor {self.column.name!r}, which "
-                f"{before['rows']:,} rows had: too many to tell which have landed",
+                f"{saved['rows']:,} rows had: too many to tell which have landed",
                 "land with `mode: merge`, which takes rows again, or load anew with "
                 "`full_refresh`.",
             )
         return f"{self.name} > {last}"
 
-    def count_changed(self, before: Mapping[str, Any]) -> int:
-        """Count landed rows with the last value that have changed; 0 if the load merges rows.
+    def count_changed(self, saved: Mapping[str, Any]) -> int:
+        """Count changed rows among loaded ones with the last cursor value; 0 if rows are merged.
 
         Returns 0 if the bookmark has no digests of whole rows: without keys, and of too many rows.
         """
-        if self.merges or not before.get("whole"):
+        if self.merges or not saved.get("whole"):
             return 0
-        left = before["left"]
+        left = saved["left"]
         few = isinstance(left, list)
         known = digest_texts(left) if few else self.landed.read(left)
         if known is None:
             return 0
         query = self._newest_query(
-            sql_literal(before["value"], self.column.type), self._key_digest, self._row_digest
+            sql_literal(saved["value"], self.column.type), self._key_digest, self._row_digest
         )
         if few:
             query += f" AND {self._in_condition(self._select_texts(left))}"
         return sum(count_changed(batch, known) for batch in self._session.fetch_batches(query))
 
-    def count_repeated(self, before: Mapping[str, Any]) -> int:
-        """Count new rows with the last value that equal landed ones in every column.
+    def count_repeated(self, saved: Mapping[str, Any]) -> int:
+        """Count new rows that equal a loaded row in every column; 0 if the source has keys.
 
         Returns 0 with keys, and if the bookmark itself has no digests.
         """
-        left = before.get("left")
+        left = saved.get("left")
         if self.keys or not left or not isinstance(left, list):
             return 0
-        last = sql_literal(before["value"], self.column.type)
+        last = sql_literal(saved["value"], self.column.type)
         among = f" AND {self._in_condition(self._select_texts(left))}"
-        return max(0, self._count_newest(last, among) - int(before["rows"]))
+        return max(0, self._count_newest(last, among) - int(saved["rows"]))
 
     def upper_condition(self, newest: str, texts: Sequence[str] | None = None) -> str:
-        """Return the SQL condition of rows up to the newest value.
+        """Return the SQL condition of rows whose cursor is at most `newest`.
 
         If tasks don't share a snapshot, the rows with that value are limited to those of `texts`:
         a row that gets the value later is not in the bookmark, and is left to the next load.
@@ -446,7 +446,7 @@ class _CursorQueries:
         )
 
     def read_newest_rows(self, newest: str) -> _NewestRows:
-        """Return the number of rows with the newest value, and their digests if they are few."""
+        """Count the rows with the newest value; also return their digests if at most 100,000."""
         last = sql_literal(newest, self.column.type)
         rows = self._count_newest(last)
         if rows > _MOST_COMPARED:
@@ -463,51 +463,53 @@ class _CursorQueries:
         return _NewestRows(rows, texts, few)
 
     def _split_newest(
-        self, last: str, digest: str, known: pa.Array = _NO_DIGESTS
+        self, value_sql: str, digest_sql: str, known_digests: pa.Array = _NO_DIGESTS
     ) -> tuple[Sequence[str] | None, Sequence[str]]:
-        """Split the digests of rows with a value into new and known ones; see `split_by_known`."""
-        return split_by_known(self._session.fetch_batches(self._newest_query(last, digest)), known)
+        """Split digests of rows with a cursor value into new, None if too many, and known ones."""
+        return split_by_known(
+            self._session.fetch_batches(self._newest_query(value_sql, digest_sql)), known_digests
+        )
 
-    def _sum_text_lengths(self, last: str) -> int:
+    def _sum_text_lengths(self, value_sql: str) -> int:
         """Return the total length of the whole-row digests of the rows with a value."""
-        query = self._newest_query(last, f"coalesce(sum(length({self._row_digest})), 0)")
+        query = self._newest_query(value_sql, f"coalesce(sum(length({self._row_digest})), 0)")
         return int(self._session.fetch_value(query))
 
-    def _after_condition(self, last: str, texts: Sequence[str], *, matching: bool) -> str:
-        """Return the condition of rows above a value, and of rows with it by their digests.
+    def _after_condition(self, value_sql: str, digests: Sequence[str], *, matching: bool) -> str:
+        """Return the SQL condition of rows above a value, and of rows equal to it by digest.
 
         Args:
             matching: whether rows with the value must have one of these digests, or none of them.
         """
-        if not texts:
-            return f"{self.name} {'>' if matching else '>='} {last}"
+        if not digests:
+            return f"{self.name} {'>' if matching else '>='} {value_sql}"
         return (
-            f"{self.name} >= {last} AND CASE WHEN {self.name} > {last} THEN 1 "
-            f"WHEN {self._in_condition(texts)} THEN {matching:d} ELSE {not matching:d} END = 1"
+            f"{self.name} >= {value_sql} AND CASE WHEN {self.name} > {value_sql} THEN 1 "
+            f"WHEN {self._in_condition(digests)} THEN {matching:d} ELSE {not matching:d} END = 1"
         )
 
-    def _in_condition(self, texts: Sequence[str]) -> str:
+    def _in_condition(self, digests: Sequence[str]) -> str:
         """Return the condition of rows that have one of some digests."""
-        known = ", ".join(sql_literal(one, pa.string()) for one in texts)
+        known = ", ".join(sql_literal(one, pa.string()) for one in digests)
         return f"{self._identity} IN ({known})"
 
-    def _select_texts(self, texts: Sequence[str]) -> list[str]:
+    def _select_texts(self, digests: Sequence[str]) -> list[str]:
         """Return the digests that `_identity` computes: of whole rows, or of keys."""
-        return [text for text in texts if text.startswith(_ROW_MARK) == self._compares_rows]
+        return [text for text in digests if text.startswith(_ROW_MARK) == self._compares_rows]
 
-    def _newest_query(self, last: str, *expressions: str) -> str:
+    def _newest_query(self, value_sql: str, *expressions: str) -> str:
         """Return the query for expressions over the rows with a value."""
         selected = ", ".join(f"{one} AS apart_{n}" for n, one in enumerate(expressions))
-        return f"SELECT {selected} FROM {self.relation} WHERE {self.name} = {last}"
+        return f"SELECT {selected} FROM {self.relation} WHERE {self.name} = {value_sql}"
 
-    def _count_newest(self, last: str, among: str = "") -> int:
+    def _count_newest(self, value_sql: str, among: str = "") -> int:
         """Count the rows with a value that meet `among`, a condition that begins with AND."""
-        query = f"SELECT count(*) FROM {self.relation} WHERE {self.name} = {last}{among}"
+        query = f"SELECT count(*) FROM {self.relation} WHERE {self.name} = {value_sql}{among}"
         return int(self._session.fetch_value(query))
 
 
 def _check_cursor_type(column: DatabaseColumn) -> None:
-    """Raise ConfigError unless a cursor's type has an order that the database keeps."""
+    """Raise ConfigError unless a cursor is an integer, decimal, date, timestamp or text column."""
     type_, plain = column.type, column.sql == quote_identifier(column.name)
     grows = pa.types.is_integer(type_) or pa.types.is_date(type_) or pa.types.is_string(type_)
     if pa.types.is_decimal(type_) or (plain and (grows or type_ == TIMESTAMP)):
@@ -520,41 +522,41 @@ def _check_cursor_type(column: DatabaseColumn) -> None:
 
 
 def _describe_cursor_source(
-    place: str, source: DatabaseSource, keys: tuple[str, ...]
+    address: str, source: DatabaseSource, keys: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Return the bookmark's entries about its source: database, table or query, cursor, keys."""
+    """Return bookmark entries that identify a source: database, table or query, cursor, keys."""
     query = f"query {hashlib.sha256(source.query.encode()).hexdigest()[:16]}"
     return {
-        "database": place,
+        "database": address,
         "of": source.table or query,
         "cursor": source.cursor,
         "keys": list(keys),
     }
 
 
-def _check_bookmark(before: Mapping[str, Any], about: Mapping[str, Any], name: str) -> None:
-    """Raise ConfigError if a bookmark's entries differ from those of this source."""
-    if not before:
+def _check_bookmark(saved: Mapping[str, Any], expected: Mapping[str, Any], name: str) -> None:
+    """Raise ConfigError if a bookmark was saved for another source; an empty bookmark passes."""
+    if not saved:
         return
-    for key, now in about.items():
-        if before.get(key) != now:
+    for key, now in expected.items():
+        if saved.get(key) != now:
             raise ConfigError(
                 f"what the table remembers as {name!r} belongs to "
-                f"{_describe_part(key, before.get(key))}, and this source has "
+                f"{_describe_part(key, saved.get(key))}, and this source has "
                 f"{_describe_part(key, now)}",
                 _HINT,
             )
 
 
 def _describe_part(key: str, value: Any) -> str:
-    """Return an entry of `_describe_cursor_source` in words."""
+    """Return one entry of `_describe_cursor_source` as words for an error message."""
     if key == "keys":
         return f"the keys {', '.join(value)}" if value else "no keys"
     return f"{'' if key == 'of' else f'the {key} '}{value!r}"
 
 
 def _backwards_warning(source: DatabaseSource, backwards: bool) -> str:
-    """Build the warning that the newest value is older than the last one, or is gone."""
+    """Build the warning that a cursor's maximum has decreased, or that all rows were removed."""
     what = "is older than the one that has landed" if backwards else "is gone, with all rows"
     return (
         f"the newest value of the cursor {source.cursor!r} {what}: rows were removed, or it went "
@@ -564,7 +566,7 @@ def _backwards_warning(source: DatabaseSource, backwards: bool) -> str:
 
 @dataclass
 class DatabaseFlushes:
-    """Iterates one flush with new rows and deleted keys, or without a batch if there are none.
+    """Iterates one flush of a database source: its new rows, and the keys of deleted rows.
 
     Raises:
         MissingDependency: the driver is not installed.
@@ -606,7 +608,7 @@ class DatabaseFlushes:
         self._open_connections.close()
 
     def _make_batches(self, session: DatabaseSession) -> Iterator[Batch]:
-        """Yield the batch of new rows, and the batch of deleted keys, if there are such rows."""
+        """Begin a snapshot; yield a batch of new rows and one of deleted keys, unless empty."""
         source = self.source
         dialect = self._dialect = _choose_dialect(source, session)
         joining = dialect.begin_snapshot()
@@ -665,27 +667,27 @@ class DatabaseFlushes:
             )
 
     def _find_keys(self, columns: Columns) -> tuple[str, ...]:
-        """Return the columns that identify a row: the primary key, else `merge_keys`; or none."""
+        """Return the primary key's columns, else `merge_keys` if all are in the source; or none."""
         table, merge_keys = self.source.table, self.config.merge_keys
         if table and (key := self._dialect.read_primary_key(table)):
             return key
         return merge_keys if {column.name for column in columns}.issuperset(merge_keys) else ()
 
     def _plan_ranges(
-        self, relation: str, where: str, columns: Columns, size: int
+        self, relation: str, where: str, columns: Columns, size_bytes: int
     ) -> tuple[str, ...]:
-        """Return the conditions of the ranges that tasks read; an empty one for a single range."""
+        """Return SQL conditions that divide the rows among tasks; one empty one to not divide."""
         source, dialect = self.source, self._dialect
         column = find_column(source.split_by, columns, "split_by") if source.split_by else None
         if not dialect.shares_snapshots:
             return ("",)
-        count = source.splits or count_ranges(size, self.cores)
+        count = source.splits or count_ranges(size_bytes, self.cores)
         if column is not None:
             return split_ranges(dialect, relation, where, column, count)
         return dialect.split_by_blocks(relation, count) or ("",)
 
     def _make_schema(self, columns: Columns) -> pa.Schema:
-        """Return the rows' schema; `deletes: compare` adds a deletion mark, null for all rows."""
+        """Return the rows' Arrow schema; `deletes: compare` adds a deletion column, all null."""
         fields = [to_table_field(column.name, column.type) for column in columns]
         marks = self.source.deletes == "compare" and not self.config.hard_delete
         if marks and deletion_mark(self.config) not in {field.name for field in fields}:
@@ -695,7 +697,7 @@ class DatabaseFlushes:
     def _read_absent_keys(
         self, reader: DatabaseReader, keys: tuple[str, ...]
     ) -> InMemoryReader | None:
-        """Return a reader of the table's keys that the source lacks, with a deletion mark.
+        """Find keys that the table has and the source lacks; return a reader of them, or None.
 
         Returns None if there are none, and without `deletes: compare`.
         """
@@ -724,14 +726,14 @@ class DatabaseFlushes:
         return InMemoryReader(rows.schema, rows)
 
     def _digest_request(self, relation: str) -> str:
-        """Return a digest of the database and query; an empty text if the run has no ID."""
+        """Return a SHA-256 of the database and the query; empty if the run has no ID."""
         if self.config.run_id is None:
             return ""
-        return hashlib.sha256(f"{self._access.place}\n{relation}".encode()).hexdigest()
+        return hashlib.sha256(f"{self._access.address}\n{relation}".encode()).hexdigest()
 
 
 def describe_columns(source: DatabaseSource) -> pa.Schema:
-    """Return a table's or query's columns as its database describes them, without reading rows.
+    """Return the Arrow schema of a source's table or query, without reading rows.
 
     A type that depends on values is text here, such as that of an SQLite column without one.
 

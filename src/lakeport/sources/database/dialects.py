@@ -97,7 +97,7 @@ _SAMPLE_VALUES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class DatabaseColumn:
-    """A column to read: its SQL expression, its type in the table, and a check of its values.
+    """A column to read: its SQL expression, its Arrow type, and an SQL check of its values.
 
     Attributes:
         type: the values' type in the table. The driver returns decimals as text; Arrow's type
@@ -152,7 +152,7 @@ def where_clause(condition: str) -> str:
 def apply_column_types(
     batch: pa.RecordBatch, columns: Sequence[DatabaseColumn], schema: pa.Schema
 ) -> pa.RecordBatch:
-    """Check and convert a driver's batch to the schema; SourceError names the column that fails.
+    """Check a driver's batch and convert it to `schema`; SourceError names a column that fails.
 
     Args:
         batch: the values of the columns, in order, followed by the results of their checks.
@@ -168,7 +168,7 @@ def apply_column_types(
 
 
 def _apply_type(array: Any, column: DatabaseColumn) -> Any:
-    """Convert a driver's array to the column's type: numbers from text, booleans from 0 and 1."""
+    """Convert a driver's array: decimals from text, booleans from 0 and 1; others are unchanged."""
     if isinstance(array.type, pa.BaseExtensionType) and array.type != pa.uuid():
         array = array.storage
     type_ = column.type
@@ -198,7 +198,7 @@ def _parse_decimals(texts: Any, type_: pa.DataType, name: str) -> Any:
 
 
 class SqlDialect:
-    """Standard SQL, for databases without a dialect of their own; base class of the dialects.
+    """Standard SQL, for databases without their own dialect here; base class of the dialects.
 
     Attributes:
         shares_snapshots: whether several connections can read one snapshot.
@@ -218,7 +218,7 @@ class SqlDialect:
         return quote_table(table)
 
     def describe_columns(self, relation: str) -> Columns:
-        """Return the columns of a relation and the SQL expressions that select them.
+        """Return the columns of a table or subquery, each with the SQL expression that selects it.
 
         Raises:
             SourceError: a column's type can't be read, or two columns have the same name.
@@ -230,7 +230,7 @@ class SqlDialect:
     def infer_open_types(
         self, relation: str, where: str, columns: Columns
     ) -> tuple[Columns, tuple[str, ...]]:
-        """Return columns with the types that need their values, and notes about these types."""
+        """Infer undeclared column types from the rows' values; return all columns, and notes."""
         return columns, ()
 
     def estimate_bytes(self, relation: str, where: str) -> int:
@@ -250,7 +250,7 @@ class SqlDialect:
         return f"CAST({expression} AS VARCHAR)"
 
     def digest_expression(self, names: tuple[str, ...]) -> str:
-        """Return an SQL expression that differs between rows with different values of columns.
+        """Return SQL for a row's digest, a text: equal only if all columns `names` are equal.
 
         Each value is preceded by its length, so that joined values can't be confused.
         """
@@ -266,11 +266,11 @@ class SqlDialect:
 
     def get_file_bytes(self) -> int:
         """Return the size of the database's file in bytes; -1 if it has none."""
-        file = Path(self.session.access.place)
+        file = Path(self.session.access.address)
         return file.stat().st_size if file.is_file() else -1
 
     def _make_column(self, field: pa.Field) -> DatabaseColumn:
-        """Return a field as a column; raise SourceError if Arrow has no type for it."""
+        """Make the column for a field of a schema; SourceError if Arrow has no type for it."""
         is_opaque = isinstance(field.type, pa.OpaqueType)
         if is_opaque and not pa.types.is_string(field.type.storage_type):
             raise SourceError(
@@ -295,7 +295,7 @@ def wrap_query(query: str) -> str:
 
 
 def split_table_name(table: str) -> list[str]:
-    """Split a table's name at dots outside of double quotes, such as schema and name.
+    """Split a dotted table name into parts, such as schema and table; dots in quotes don't split.
 
     >>> split_table_name('public."odd.name"')
     ['public', 'odd.name']
@@ -303,9 +303,9 @@ def split_table_name(table: str) -> list[str]:
     return [inner.replace('""', '"') or plain for inner, plain in _PART.findall(table)]
 
 
-def missing_table_error(table: str, known: Sequence[str]) -> SourceError:
-    """Build the error for a missing table, with at most five similar names of `known`."""
-    nearest = sort_by_similarity(table, known)[:_NEAREST]
+def missing_table_error(table: str, known_tables: Sequence[str]) -> SourceError:
+    """Build the error for a missing table, with at most five similar names of `known_tables`."""
+    nearest = sort_by_similarity(table, known_tables)[:_NEAREST]
     return SourceError(
         f"there is no table {table!r}, or this user may not see it",
         f"the nearest names are {quote_names(nearest)}; names are as the database has them, case "
@@ -316,7 +316,7 @@ def missing_table_error(table: str, known: Sequence[str]) -> SourceError:
 
 
 class DuckDbDialect(SqlDialect):
-    """SQL of DuckDB."""
+    """SQL dialect of DuckDB, whose connections all read the same state of the file."""
 
     shares_snapshots = True
 
@@ -326,7 +326,7 @@ class DuckDbDialect(SqlDialect):
         return (_SET_UTC,)
 
     def resolve_table(self, table: str) -> str:
-        """See `SqlDialect.resolve_table`."""
+        """Return a table's name as quoted SQL; SourceError if there is no such table or view."""
         name = split_table_name(table)
         known = self.session.fetch_rows(
             "SELECT table_schema, table_name FROM information_schema.tables"
@@ -336,7 +336,7 @@ class DuckDbDialect(SqlDialect):
         return ".".join(quote_identifier(part) for part in name)
 
     def describe_columns(self, relation: str) -> Columns:
-        """See `SqlDialect.describe_columns`."""
+        """Return the columns of a table or subquery, cast where Arrow can't hold DuckDB's type."""
         rows = self.session.fetch_rows(f"DESCRIBE SELECT * FROM {relation}")
         check_column_names("the query", [row[0] for row in rows])
         casts = {name: _select_expression(name, kind) for name, kind, *_ in rows}
@@ -360,7 +360,7 @@ class DuckDbDialect(SqlDialect):
         return _DUCKDB_EXPANSION * self.get_file_bytes()
 
     def read_primary_key(self, table: str) -> tuple[str, ...]:
-        """See `SqlDialect.read_primary_key`."""
+        """Return the primary key's columns from DuckDB's constraints; empty if there is none."""
         *schema, name = map(quote_literal, split_table_name(table))
         of = schema[-1] if schema else "current_schema()"
         return tuple(row[0] for row in self.session.fetch_rows(_DUCKDB_KEY.format(name, of)))
@@ -370,20 +370,20 @@ class DuckDbDialect(SqlDialect):
         return f"md5({super().digest_expression(names)})"
 
 
-def _select_expression(name: str, kind: str) -> str:
-    """Return the SQL expression that casts a DuckDB column to a type that Arrow holds exactly."""
+def _select_expression(name: str, type_name: str) -> str:
+    """Return the SQL that reads a DuckDB column, cast if Arrow can't hold its type exactly."""
     sql = quote_identifier(name)
-    found = _LIST_TYPE.fullmatch(kind)
+    found = _LIST_TYPE.fullmatch(type_name)
     if found and found[1] in _DUCKDB_CASTS:
         cast = f"CAST({sql} AS {_DUCKDB_CASTS[found[1]]}{found[2]})"
         if not found[1].endswith("HUGEINT"):
             return cast
         message = quote_literal(f"column {name!r} {TOO_LONG}")
-        fits = f"CAST(TRY_{cast} AS {kind}) IS NOT DISTINCT FROM {sql}"
+        fits = f"CAST(TRY_{cast} AS {type_name}) IS NOT DISTINCT FROM {sql}"
         return f"CASE WHEN {fits} THEN {cast} ELSE error({message}) END"
-    if kind.startswith("ENUM"):
+    if type_name.startswith("ENUM"):
         return f"CAST({sql} AS VARCHAR)"
-    if _UNSUPPORTED_IN_NESTED.search(kind):
+    if _UNSUPPORTED_IN_NESTED.search(type_name):
         return f"CAST(to_json({sql}) AS VARCHAR)"
     return sql
 
@@ -392,26 +392,26 @@ _TEXT, _JSON, _OID = pa.string(), pa.json_(), pa.int64()
 
 
 class PostgresDialect(SqlDialect):
-    """SQL of PostgreSQL."""
+    """SQL dialect of PostgreSQL, whose connections share an exported snapshot."""
 
     shares_snapshots = True
 
     def begin_snapshot(self) -> tuple[str, ...]:
-        """See `SqlDialect.begin_snapshot`."""
+        """Begin and export a snapshot; return the statements by which other connections join it."""
         self.session.fetch_rows(_BEGIN)
         snapshot = self.session.fetch_value("SELECT pg_export_snapshot()")
         self.session.fetch_rows(_SET)
         return (_BEGIN, f"SET TRANSACTION SNAPSHOT '{snapshot}'", _SET)
 
     def resolve_table(self, table: str) -> str:
-        """See `SqlDialect.resolve_table`."""
+        """Return a table's name as quoted SQL; SourceError if this user sees no such table."""
         name = quote_table(table)
         if self.session.fetch_value(f"SELECT to_regclass({quote_literal(name)})::text") is None:
             raise missing_table_error(table, [row[0] for row in self.session.fetch_rows(_TABLES)])
         return name
 
     def describe_columns(self, relation: str) -> Columns:
-        """See `SqlDialect.describe_columns`."""
+        """Return the columns of a table or subquery, cast where the driver would change values."""
         found = self.session.fetch_schema(f"SELECT * FROM {relation}")
         check_column_names("the query", found.names)
         kinds = self._read_types(found)
@@ -422,7 +422,7 @@ class PostgresDialect(SqlDialect):
     def infer_open_types(
         self, relation: str, where: str, columns: Columns
     ) -> tuple[Columns, tuple[str, ...]]:
-        """See `SqlDialect.infer_open_types`: `numeric` gets a precision that holds all values."""
+        """Type `numeric` columns without precision: a decimal that holds all values, else text."""
         open_ = [column for column in columns if column.type in (_OPEN_TYPE, pa.list_(_OPEN_TYPE))]
         if not open_:
             return columns, ()
@@ -434,21 +434,21 @@ class PostgresDialect(SqlDialect):
         notes = []
         for number, column in enumerate(open_):
             scale, whole, other = row[3 * number : 3 * number + 3]
-            types[column.name], note = _close_type(
+            types[column.name], note = _choose_numeric_type(
                 column, scale or 0, len(whole or ""), bool(other)
             )
             notes.append(note)
         return tuple(types.get(column.name, column) for column in columns), tuple(notes)
 
     def estimate_bytes(self, relation: str, where: str) -> int:
-        """See `SqlDialect.estimate_bytes`: the query planner's estimate."""
+        """Return the query planner's estimate of the rows' size in bytes."""
         query = f"SELECT * FROM {relation}{where_clause(where)}"
         (row, *_) = self.session.fetch_rows(f"EXPLAIN (FORMAT JSON) {query}")
         plan = (json.loads(row[0]) if isinstance(row[0], str) else row[0])[0]["Plan"]
         return int(plan["Plan Rows"]) * int(plan["Plan Width"])
 
     def split_by_blocks(self, relation: str, count: int) -> tuple[str, ...]:
-        """See `SqlDialect.split_by_blocks`: `ctid` ranges from server 14 on; empty for queries."""
+        """Return `ctid` ranges as SQL conditions; empty for queries, views, servers before 14."""
         if relation.startswith("("):
             return ()
         name = quote_literal(relation)
@@ -477,9 +477,9 @@ class PostgresDialect(SqlDialect):
         """See `SqlDialect.digest_expression`."""
         return f"md5(ROW({', '.join(map(quote_identifier, names))})::text)"
 
-    def _read_types(self, found: pa.Schema) -> list[_PostgresType]:
-        """Return the PostgreSQL types of fields; look up those that the driver names by OID."""
-        names = [_read_metadata(field, b"POSTGRESQL:type") for field in found]
+    def _read_types(self, schema: pa.Schema) -> list[_PostgresType]:
+        """Return the PostgreSQL type of each field; look up those that the driver gives as OID."""
+        names = [_read_metadata(field, b"POSTGRESQL:type") for field in schema]
         unnamed = {name: name.partition("oid:")[2].rstrip(">") for name in names if "oid:" in name}
         by_oid = {}
         if unnamed:
@@ -492,7 +492,7 @@ class PostgresDialect(SqlDialect):
         return [by_oid.get(unnamed.get(name, ""), _PostgresType(name)) for name in names]
 
     def _postgres_column(self, field: pa.Field, kind: _PostgresType) -> DatabaseColumn:
-        """Return a column of PostgreSQL, cast in SQL where its driver has no exact type for it."""
+        """Make the column for a field, cast in SQL where the driver has no exact type for it."""
         name, sql = field.name, quote_identifier(field.name)
         if kind.is_record or _has_records(field.type):
             return DatabaseColumn(name, f"to_json({sql})::text", _JSON)
@@ -514,7 +514,7 @@ class PostgresDialect(SqlDialect):
 
 
 class _PostgresType(NamedTuple):
-    """A type's name, its `typtype` (`c` for records), and that of an array's items."""
+    """A PostgreSQL type: name, `typtype` (`c` for records), and `typtype` of an array's items."""
 
     name: str
     type: str = ""
@@ -531,14 +531,14 @@ def _has_records(type_: pa.DataType) -> bool:
     return pa.types.is_struct(type_) or (pa.types.is_list(type_) and _has_records(type_.value_type))
 
 
-def _array_column(field: pa.Field, item: str, sql: str) -> DatabaseColumn:
-    """Return a column of arrays, with a check that refuses arrays of several dimensions."""
+def _array_column(field: pa.Field, item_type: str, sql: str) -> DatabaseColumn:
+    """Make a column of arrays, with an SQL check that refuses arrays of several dimensions."""
     refused = f"coalesce(array_ndims({sql}), 1) > 1"
-    if item in _UNCHANGED_TYPES:
+    if item_type in _UNCHANGED_TYPES:
         cast, type_ = sql, _normalise_field(field).type
-    elif item == "oid":
+    elif item_type == "oid":
         cast, type_ = f"{sql}::bigint[]", pa.list_(_OID)
-    elif item in ("numeric", "money"):
+    elif item_type in ("numeric", "money"):
         cast, type_ = f"{sql}::numeric[]::text[]", pa.list_(_OPEN_TYPE)
     else:
         cast, type_ = f"{sql}::text[]", pa.list_(_TEXT)
@@ -552,21 +552,21 @@ def _array_column(field: pa.Field, item: str, sql: str) -> DatabaseColumn:
     )
 
 
-def _decimal_type(modifier: int) -> pa.DataType:
-    """Return the type of `numeric(p, s)` by its catalogue modifier; `_OPEN_TYPE` for none.
+def _decimal_type(typmod: int) -> pa.DataType:
+    """Return the decimal type of a `numeric` typmod; `_OPEN_TYPE` if none, or over 38 digits.
 
     >>> _decimal_type(655366), _decimal_type(-1) == _OPEN_TYPE
     (Decimal128Type(decimal128(10, 2)), True)
     """
-    if modifier < 4:
+    if typmod < 4:
         return _OPEN_TYPE
-    precision, scale = (modifier - 4) >> 16 & 0xFFFF, ((modifier - 4 & 0x7FF) ^ 1024) - 1024
+    precision, scale = (typmod - 4) >> 16 & 0xFFFF, ((typmod - 4 & 0x7FF) ^ 1024) - 1024
     digits = max(precision, scale) if scale >= 0 else precision - scale
     return pa.decimal128(digits, max(scale, 0)) if digits <= MAX_PRECISION else _OPEN_TYPE
 
 
 def _digit_aggregates(column: DatabaseColumn) -> str:
-    """Return SQL aggregates of a `numeric` column: largest scale, largest whole part, any NaN."""
+    """Return three SQL aggregates of a `numeric` column: largest scale, integer part, any NaN."""
     sql = quote_identifier(column.name)
     if pa.types.is_list(column.type):
         source = f"(SELECT {{}} FROM unnest({sql}::numeric[]) x)"
@@ -581,20 +581,22 @@ def _digit_aggregates(column: DatabaseColumn) -> str:
     )
 
 
-def _close_type(
-    column: DatabaseColumn, scale: int, whole: int, other: bool
+def _choose_numeric_type(
+    column: DatabaseColumn, scale: int, integer_digits: int, has_nan: bool
 ) -> tuple[DatabaseColumn, str]:
     """Return a `numeric` column typed as a decimal that holds all values, else text; and a note.
 
     Args:
         scale: the largest number of digits behind the point.
-        whole: the largest number of digits before the point.
-        other: whether a value is NaN or an infinity.
+        integer_digits: the largest number of digits before the point.
+        has_nan: whether a value is NaN or an infinity.
     """
-    fitting = next((s for s in (*_SCALES, scale) if scale <= s and whole + s <= MAX_PRECISION), -1)
+    fitting = next(
+        (s for s in (*_SCALES, scale) if scale <= s and integer_digits + s <= MAX_PRECISION), -1
+    )
     subject = f"column {column.name!r} is numeric without a precision"
-    if other or fitting < 0:
-        why = "NaN or an infinity" if other else f"more than {MAX_PRECISION} digits"
+    if has_nan or fitting < 0:
+        why = "NaN or an infinity" if has_nan else f"more than {MAX_PRECISION} digits"
         type_, note = pa.string(), f"{subject}, and a value has {why}: it is text."
     else:
         type_ = pa.decimal128(MAX_PRECISION, fitting)
@@ -610,10 +612,10 @@ def _read_metadata(field: pa.Field, key: bytes) -> str:
 
 
 class SqliteDialect(SqlDialect):
-    """SQL of SQLite."""
+    """SQL dialect of SQLite, where each value has a type of its own, and not each column."""
 
     def resolve_table(self, table: str) -> str:
-        """See `SqlDialect.resolve_table`."""
+        """Return a table's name as quoted SQL; SourceError if there is no such table or view."""
         known = [
             row[0]
             for row in self.session.fetch_rows(
@@ -626,7 +628,7 @@ class SqliteDialect(SqlDialect):
         return quote_identifier(table)
 
     def describe_columns(self, relation: str) -> Columns:
-        """See `SqlDialect.describe_columns`; `infer_open_types` adds missing types."""
+        """Return columns of their declared types; type null where `infer_open_types` decides."""
         names = self.session.fetch_schema(f"SELECT * FROM {relation} LIMIT 0").names
         check_column_names("the query", names)
         declared: Mapping[str, str] = {}
@@ -639,7 +641,7 @@ class SqliteDialect(SqlDialect):
     def infer_open_types(
         self, relation: str, where: str, columns: Columns
     ) -> tuple[Columns, tuple[str, ...]]:
-        """See `SqlDialect.infer_open_types`: columns without a declared type get their values'."""
+        """Give columns of type null a type by their values; return all columns, and notes."""
         open_ = [column for column in columns if pa.types.is_null(column.type)]
         if not open_:
             return columns, ()
@@ -663,7 +665,7 @@ class SqliteDialect(SqlDialect):
         return self.get_file_bytes()
 
     def read_primary_key(self, table: str) -> tuple[str, ...]:
-        """See `SqlDialect.read_primary_key`."""
+        """Return the primary key's columns, in the key's order; empty if there is none."""
         name = quote_literal(table)
         rows = self.session.fetch_rows(
             f"SELECT name FROM pragma_table_info({name}) WHERE pk > 0 ORDER BY pk"
@@ -679,7 +681,7 @@ class SqliteDialect(SqlDialect):
         return " || ',' || ".join(f"quote({quote_identifier(name)})" for name in names)
 
     def sample_row(self, columns: Columns) -> str:
-        """See `SqlDialect.sample_row`."""
+        """Return SQL constants, one per column and per check, that show the driver their types."""
         values = [
             f"{_SAMPLE_VALUES[column.type]} AS {quote_identifier(column.name)}"
             for column in columns
@@ -687,72 +689,74 @@ class SqliteDialect(SqlDialect):
         return ", ".join([*values, *("0" for column in columns if column.check)])
 
 
-def _declared_column(name: str, kind: str) -> DatabaseColumn:
-    """Return a column typed by SQLite's rules for declared types; of type null without one."""
+def _declared_column(name: str, declared_type: str) -> DatabaseColumn:
+    """Make a column by SQLite's rules for its declared type; type null if they say nothing."""
     sql = quote_identifier(name)
-    if "BOOL" in kind:
-        return _checked_column(name, sql, pa.bool_(), f"{sql} NOT IN (0, 1)", kind)
-    if "INT" in kind:
-        return _checked_column(name, sql, _INTEGER, f"typeof({sql}) <> 'integer'", kind)
-    if any(part in kind for part in ("CHAR", "CLOB", "TEXT")):
-        return _checked_column(name, sql, pa.string(), f"typeof({sql}) = 'blob'", kind)
-    if "JSON" in kind:
+    if "BOOL" in declared_type:
+        return _checked_column(name, sql, pa.bool_(), f"{sql} NOT IN (0, 1)", declared_type)
+    if "INT" in declared_type:
+        return _checked_column(name, sql, _INTEGER, f"typeof({sql}) <> 'integer'", declared_type)
+    if any(part in declared_type for part in ("CHAR", "CLOB", "TEXT")):
+        return _checked_column(name, sql, pa.string(), f"typeof({sql}) = 'blob'", declared_type)
+    if "JSON" in declared_type:
         refused = f"typeof({sql}) = 'blob' OR NOT json_valid({sql})"
         # A number's text has 15 digits, too few for some doubles.
         exact = f"iif(typeof({sql}) = 'real', printf('%!.17g', {sql}), CAST({sql} AS TEXT))"
-        return _checked_column(name, exact, pa.json_(), refused, kind)
-    if "BLOB" in kind:
-        return _checked_column(name, sql, pa.binary(), f"typeof({sql}) <> 'blob'", kind)
-    if any(part in kind for part in ("REAL", "FLOA", "DOUB", "NUMERIC", "DECIMAL")):
-        return _number_column(name, sql, kind)
+        return _checked_column(name, exact, pa.json_(), refused, declared_type)
+    if "BLOB" in declared_type:
+        return _checked_column(name, sql, pa.binary(), f"typeof({sql}) <> 'blob'", declared_type)
+    if any(part in declared_type for part in ("REAL", "FLOA", "DOUB", "NUMERIC", "DECIMAL")):
+        return _number_column(name, sql, declared_type)
     return DatabaseColumn(name, sql, pa.null())
 
 
-def _number_column(name: str, sql: str, kind: str) -> DatabaseColumn:
-    """Return a column of doubles, with a check that refuses whole numbers beyond 2^53."""
+def _number_column(name: str, sql: str, declared_type: str) -> DatabaseColumn:
+    """Make a column of doubles; its check refuses text, blobs and integers beyond 2^53."""
     large = f"typeof({sql}) = 'integer' AND abs({sql}) > {_MAX_EXACT}"
     refused = f"typeof({sql}) IN ('text', 'blob') OR ({large})"
-    return _checked_column(name, f"CAST({sql} AS REAL)", pa.float64(), refused, kind)
+    return _checked_column(name, f"CAST({sql} AS REAL)", pa.float64(), refused, declared_type)
 
 
 def _checked_column(
-    name: str, sql: str, type_: pa.DataType, refused: str, kind: str
+    name: str, sql: str, type_: pa.DataType, refused_sql: str, declared_type: str
 ) -> DatabaseColumn:
-    """Return a column whose check refuses values, but not null, for which `refused` is true."""
+    """Make a column with a check that refuses values, but not null, for which an SQL is true."""
     plain = quote_identifier(name)
     return DatabaseColumn(
         name,
         sql,
         type_,
-        f"({plain} IS NOT NULL AND ({refused}))",
-        f"a value that is no {kind}, as which it is declared" if kind else "values of other kinds",
+        f"({plain} IS NOT NULL AND ({refused_sql}))",
+        f"a value that is no {declared_type}, as which it is declared"
+        if declared_type
+        else "values of other kinds",
         f"correct the values, or read the column by `query`, as `CAST({name} AS TEXT)`.",
     )
 
 
-def _column_by_values(column: DatabaseColumn, kinds: set[str]) -> DatabaseColumn:
-    """Return a column typed by its storage classes; raise SourceError if no type holds them all."""
+def _column_by_values(column: DatabaseColumn, storage_classes: set[str]) -> DatabaseColumn:
+    """Type a column by its values' storage classes; SourceError if no type holds all values."""
     name, sql = column.name, quote_identifier(column.name)
-    if kinds <= {"integer", "real"} and kinds:
-        if "real" in kinds:
+    if storage_classes <= {"integer", "real"} and storage_classes:
+        if "real" in storage_classes:
             return _number_column(name, sql, "")
         return _checked_column(name, sql, _INTEGER, f"typeof({sql}) <> 'integer'", "")
-    if kinds == {"text"}:
+    if storage_classes == {"text"}:
         return _checked_column(name, sql, pa.string(), f"typeof({sql}) <> 'text'", "")
-    if kinds == {"blob"}:
+    if storage_classes == {"blob"}:
         return _checked_column(name, sql, pa.binary(), f"typeof({sql}) <> 'blob'", "")
-    if kinds <= {"text", "integer"}:
+    if storage_classes <= {"text", "integer"}:
         text = replace(column, sql=f"CAST({sql} AS TEXT)", type=pa.string())
-        return replace(text, untyped=None if kinds else pa.null())
+        return replace(text, untyped=None if storage_classes else pa.null())
     raise SourceError(
-        f"column {name!r} holds values of several kinds: {', '.join(sorted(kinds))}",
+        f"column {name!r} holds values of several kinds: {', '.join(sorted(storage_classes))}",
         f"read it by `query`, as `CAST({name} AS TEXT)`.",
     )
 
 
-def _mixed_note(name: str, kinds: set[str]) -> str:
-    """Return a note about a column whose values have several storage classes."""
+def _mixed_note(name: str, storage_classes: set[str]) -> str:
+    """Build the note that a column without a declared type holds several storage classes."""
     words = {"integer": "whole numbers", "real": "fractions", "text": "texts", "blob": "bytes"}
-    names = " and ".join(words[kind] for kind in _STORAGE_CLASSES if kind in kinds)
-    as_ = "text" if "text" in kinds else "a number"
+    names = " and ".join(words[kind] for kind in _STORAGE_CLASSES if kind in storage_classes)
+    as_ = "text" if "text" in storage_classes else "a number"
     return f"column {name!r} declares no type, and its values are {names}: it is {as_}."

@@ -25,12 +25,12 @@ _DIVISIBLE: Final = ("ByteType", "ShortType", "IntegerType", "LongType", "Decima
 
 
 def jdbc_flushes(
-    source: DatabaseSource, stream: str, engine: SparkEngine, *, digest: bool = False
+    source: DatabaseSource, stream: str, engine: SparkEngine, *, add_digest: bool = False
 ) -> Iterator[Flush]:
-    """Check a source; return an iterator of one flush with one batch, a Spark DataFrame.
+    """Return an iterator of one flush whose batch is a Spark DataFrame, read by JDBC.
 
     Args:
-        digest: whether the batch gets a digest of the table and query, to detect repetitions.
+        add_digest: whether the batch gets a digest of the table and query, to detect repetitions.
 
     Raises:
         ConfigError: a key of the source needs an ADBC driver.
@@ -52,25 +52,29 @@ def jdbc_flushes(
         if source.split_by:
             frame = _load_frame(source, engine, _plan_ranges(source, engine, frame))
         plain = normalise_frame(frame, stream)
-        yield Flush((Batch(stream, 0, frame=plain, digest=request if digest else ""),), last=True)
+        yield Flush(
+            (Batch(stream, 0, frame=plain, digest=request if add_digest else ""),), last=True
+        )
 
     return flushes()
 
 
-def _load_frame(source: DatabaseSource, engine: SparkEngine, more: dict[str, str]) -> DataFrame:
-    """Return the table or query as a Spark frame; raise SourceError if Spark can't load it."""
+def _load_frame(
+    source: DatabaseSource, engine: SparkEngine, range_options: dict[str, str]
+) -> DataFrame:
+    """Return the table or query as a DataFrame; SourceError or MissingDependency if Spark fails."""
     relation = source.table or f"(\n{source.query.strip().rstrip(';')}\n) lakeport_query"
     options = {"url": source.database.get_secret_value(), "dbtable": relation}
     reader = engine.spark.read.format("jdbc")
     try:
-        return reader.options(**options, **more, **source.options).load()
+        return reader.options(**options, **range_options, **source.options).load()
     except Exception as error:
         problem = _translate_error(error, engine.secrets)
     raise problem  # outside the handler: the foreign error may hold the URI
 
 
 def _plan_ranges(source: DatabaseSource, engine: SparkEngine, frame: DataFrame) -> dict[str, str]:
-    """Return Spark's options for ranges of `split_by`, empty for no rows; ConfigError if unfit."""
+    """Return Spark's options to partition by `split_by`; empty without values, or ConfigError."""
     name = source.split_by
     kinds = {field.name: type(field.dataType).__name__ for field in frame.schema}
     if name not in kinds:
@@ -95,7 +99,7 @@ def _plan_ranges(source: DatabaseSource, engine: SparkEngine, frame: DataFrame) 
 
 
 def _find_bounds(engine: SparkEngine, frame: DataFrame, name: str) -> tuple[Any, Any]:
-    """Return the lowest and highest value of a column as text; (None, None) without a value."""
+    """Run a Spark job for a column's minimum and maximum, as text; (None, None) without values."""
     ends = [f"CAST({end}({quote_identifier(name)}) AS STRING)" for end in ("min", "max")]
     engine.name_jobs(f"find the lowest and highest {name}")
     try:

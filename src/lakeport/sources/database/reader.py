@@ -36,7 +36,7 @@ _MOST: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class DatabaseReader(DeclaredReader):
-    """Reads ranges of a table or a query; a split's `start` is the number of its range.
+    """Reads a table or a query in ranges; a split's `start` is the index of its range.
 
     Attributes:
         join_statements: statements that put a connection into the load's snapshot.
@@ -54,15 +54,15 @@ class DatabaseReader(DeclaredReader):
     sample: str = ""
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """See `lakeport.model.Reader.read`."""
+        """Connect, join the load's snapshot, and yield the rows of the split's range."""
         with self.access.connect() as session:
             self._join_snapshot(session)
             yield from self.read_range(session, split.start)
 
-    def read_range(self, session: DatabaseSession, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of range `number`, through a connection that has joined the snapshot."""
+    def read_range(self, session: DatabaseSession, range_index: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a range, through a connection that has already joined the snapshot."""
         sample_rows = 1 if self.sample else 0
-        for fetched in session.fetch_batches(self._build_select(number)):
+        for fetched in session.fetch_batches(self._build_select(range_index)):
             batch = fetched.slice(sample_rows)
             if fetched.num_rows:
                 sample_rows = 0
@@ -70,14 +70,14 @@ class DatabaseReader(DeclaredReader):
                 yield apply_column_types(batch, self.columns, self.schema)
 
     def scan(self, split: Split) -> Scan:
-        """See `lakeport.model.Reader.scan`; the database counts."""
+        """Have the database count the rows of the split's range."""
         with self.access.connect() as session:
             self._join_snapshot(session)
             count = session.fetch_value(f"SELECT count(*) {self._build_from(split.start)}")
             return Scan(int(count))
 
-    def _build_select(self, number: int) -> str:
-        """Return the query of a range: the columns, followed by their checks."""
+    def _build_select(self, range_index: int) -> str:
+        """Return the SELECT for a range: its columns, followed by the results of their checks."""
         expressions = [
             f"{column.sql} AS {quote_identifier(column.name)}" for column in self.columns
         ]
@@ -86,11 +86,11 @@ class DatabaseReader(DeclaredReader):
             f"{check} AS {quote_identifier(f'check {i}')}" for i, check in enumerate(checks)
         ]
         before = f"SELECT {self.sample} UNION ALL " if self.sample else ""
-        return f"{before}SELECT {', '.join(expressions)} {self._build_from(number)}"
+        return f"{before}SELECT {', '.join(expressions)} {self._build_from(range_index)}"
 
-    def _build_from(self, number: int) -> str:
+    def _build_from(self, range_index: int) -> str:
         """Return the FROM and WHERE clauses of a range's query."""
-        conditions = [f"({one})" for one in (self.where, self.ranges[number]) if one]
+        conditions = [f"({one})" for one in (self.where, self.ranges[range_index]) if one]
         return f"FROM {self.relation}{where_clause(' AND '.join(conditions))}"
 
     def _join_snapshot(self, session: DatabaseSession) -> None:
@@ -100,7 +100,7 @@ class DatabaseReader(DeclaredReader):
 
 
 def count_ranges(size_bytes: int, cores: int) -> int:
-    """Return the number of ranges to read `size_bytes` (-1: unknown): at most 1000, of >= 16 MiB.
+    """Return how many ranges to read, 1 to 1000, of 16 MiB or more; `cores` if the size is -1.
 
     >>> count_ranges(1 << 20, 4), count_ranges(1 << 30, 4), count_ranges(1 << 40, 4)
     (1, 16, 1000)
@@ -110,14 +110,14 @@ def count_ranges(size_bytes: int, cores: int) -> int:
     return max(1, min(size_bytes // _SMALL, max(4 * cores, size_bytes // _LARGE), _MOST))
 
 
-def find_column(name: str, columns: Sequence[DatabaseColumn], key: str) -> DatabaseColumn:
-    """Return the column `name`; raise ConfigError about the config key `key` if it is missing."""
+def find_column(name: str, columns: Sequence[DatabaseColumn], config_key: str) -> DatabaseColumn:
+    """Return the column `name`; ConfigError naming the config key `config_key` if it is missing."""
     for column in columns:
         if column.name == name:
             return column
     names = [column.name for column in columns]
     raise ConfigError(
-        f"`{key}` names the column {name!r}, which the source does not have",
+        f"`{config_key}` names the column {name!r}, which the source does not have",
         f"its columns are {quote_names(sort_by_similarity(name, names))}.",
     )
 
@@ -129,7 +129,7 @@ def split_ranges(
     column: DatabaseColumn,
     count: int,
 ) -> tuple[str, ...]:
-    """Return SQL conditions of equal ranges of a column; each row meets one, nulls the first.
+    """Return SQL conditions for at most `count` equal ranges of a column; nulls are in the first.
 
     Raises:
         ConfigError: the column has another type than numbers, dates and timestamps, or an
@@ -170,7 +170,7 @@ def sql_literal(text: str, type_: pa.DataType) -> str:
 
 
 def _get_parser(column: DatabaseColumn) -> Any:
-    """Return the parser of a column's text values; raise ConfigError if its type has no ranges."""
+    """Return a parser for a column's values as text; ConfigError if its type has no ranges."""
     if pa.types.is_integer(column.type):
         return int
     if pa.types.is_decimal(column.type) or pa.types.is_floating(column.type):

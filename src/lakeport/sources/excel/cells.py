@@ -17,7 +17,7 @@ _LONG = range(-(2**63), 2**63)
 
 
 class CellKind(Enum):
-    """Kinds of values that cells hold; the value is a name for people."""
+    """Kind of a cell's value; the enum's value is its name in words."""
 
     TEXT = "text"
     BOOLEAN = "boolean"
@@ -38,27 +38,27 @@ _TYPES: tuple[tuple[AbstractSet[CellKind], Kind], ...] = (
 )
 
 
-def infer_field_type(cells: AbstractSet[CellKind]) -> FieldType | None:
-    """Return the narrowest type of a column with cells of these kinds; None for errors alone.
+def infer_field_type(cell_kinds: AbstractSet[CellKind]) -> FieldType | None:
+    """Return the narrowest type for cells of these kinds, else string; None if all are errors.
 
     >>> infer_field_type({CellKind.INTEGER, CellKind.NUMBER}).kind.value
     'number'
     >>> infer_field_type({CellKind.DATE, CellKind.TEXT}).kind.value
     'string'
     """
-    cells = cells - {CellKind.ERROR}
-    if not cells:
+    cell_kinds = cell_kinds - {CellKind.ERROR}
+    if not cell_kinds:
         return None
-    kinds = (kind for allowed, kind in _TYPES if cells <= allowed)
+    kinds = (kind for allowed, kind in _TYPES if cell_kinds <= allowed)
     return FieldType(next(kinds, Kind.STRING))
 
 
-def format_cell(value: Any, stored: str) -> tuple[str, CellKind] | None:
+def format_cell(value: Any, stored_type: str) -> tuple[str, CellKind] | None:
     """Format a cell as a CSV field; return field and kind, or None for an empty cell.
 
     Args:
         value: as `openpyxl` reads it.
-        stored: its stored type, in `openpyxl`'s letters: `s` text, `n` number, `d` date,
+        stored_type: its stored type, in `openpyxl`'s letters: `s` text, `n` number, `d` date,
             `b` boolean, `e` error.
 
     >>> format_cell(3.0, "n"), format_cell(dt.datetime(2024, 1, 2), "d")
@@ -68,7 +68,7 @@ def format_cell(value: Any, stored: str) -> tuple[str, CellKind] | None:
     """
     if value is None or value == "":
         return None
-    if stored == "e":
+    if stored_type == "e":
         return "", CellKind.ERROR
     if isinstance(value, bool):
         return ("TRUE" if value else "FALSE"), CellKind.BOOLEAN
@@ -91,7 +91,7 @@ def quote(text: str) -> str:
 
 
 def _format_number(value: float) -> tuple[str, CellKind]:
-    """Format a number, with its kind; a whole number beyond 64 bits becomes text."""
+    """Format a number as a CSV field, with its kind; an integer beyond 64 bits becomes text."""
     if isinstance(value, float):
         if not (value.is_integer() and abs(value) < _EXACT):
             return repr(value), CellKind.NUMBER
@@ -102,7 +102,7 @@ def _format_number(value: float) -> tuple[str, CellKind]:
 
 
 def _format_timestamp(value: dt.datetime) -> tuple[str, CellKind]:
-    """Format a timestamp, with its kind; midnight becomes a date."""
+    """Format a timestamp as a CSV field, with its kind; midnight becomes a date."""
     if value.time() == dt.time():
         return value.date().isoformat(), CellKind.DATE
     whole = value.microsecond == 0
@@ -110,7 +110,7 @@ def _format_timestamp(value: dt.datetime) -> tuple[str, CellKind]:
 
 
 def _format_duration(value: dt.timedelta) -> str:
-    """Format a duration as hours, which may exceed 24, minutes and seconds: `27:05:00`."""
+    """Format a duration as `27:05:00`: hours, which may exceed 24, minutes and seconds."""
     sign = "-" if value < dt.timedelta() else ""
     seconds, rest = divmod(abs(value), dt.timedelta(seconds=1))
     fraction = f".{rest.microseconds:06d}".rstrip("0") if rest else ""

@@ -35,7 +35,7 @@ _BODY_ROWS = 3  # rows below a header that have to be as wide as it is
 
 
 class _CsvSheet(NamedTuple):
-    """A sheet that was converted to CSV.
+    """A workbook's sheet after its conversion to a CSV file.
 
     Attributes:
         number: index of its workbook among the load's files.
@@ -51,7 +51,7 @@ class _CsvSheet(NamedTuple):
 
 
 def plan_excel(files: FileSet) -> Batch:
-    """Convert a sheet of each workbook to CSV in the spool, and plan these files as one batch.
+    """Convert one sheet of each workbook to CSV in the spool folder; plan them as one batch.
 
     Raises:
         InputError: a file is no workbook or has no such sheet, or the files don't go together.
@@ -92,7 +92,7 @@ def plan_excel(files: FileSet) -> Batch:
 
 
 def _to_csv_files(files: FileSet, sheets: list[_CsvSheet]) -> FileSet:
-    """Return the converted files as a load of CSV; undeclared columns get their cells' types."""
+    """Return the converted files as a set of CSV files; their cells type undeclared columns."""
     written = CsvOptions(detect=False, null_values=("",), infer_types=files.csv.infer_types)
     cells: dict[str, set[CellKind]] = {}
     for sheet in sheets:
@@ -109,16 +109,16 @@ def _to_csv_files(files: FileSet, sheets: list[_CsvSheet]) -> FileSet:
 def _convert_sheet(
     spool: SpoolLocation,
     limits: UnpackLimits,
-    sheet: str,
+    sheet_name: str,
     skip_rows: int | None,
     nulls: frozenset[str],
     has_header: bool,
-    item: tuple[int, SourceFile],
+    numbered_file: tuple[int, SourceFile],
 ) -> list[_CsvSheet]:
-    """Convert a workbook's sheet to CSV in the spool; return it in a list. Runs inside tasks.
+    """Convert a workbook's sheet to a CSV file in the spool, in a task; return a list with it.
 
     Args:
-        sheet: the sheet's name; empty for the first visible one.
+        sheet_name: the sheet's name; empty for the first visible one.
         skip_rows: rows to leave out; None to detect titles.
         nulls: texts that mean null.
     """
@@ -127,11 +127,11 @@ def _convert_sheet(
     except ImportError:
         problem = "the source is an Excel workbook, and the package `openpyxl` is not installed"
         raise missing_extra_error(problem, "excel") from None
-    number, file = item
+    number, file = numbered_file
     at = spool.new_name(number, PurePosixPath(file.name).stem[-80:] + ".csv")
     with (
         _open_workbook(file, spool, limits) as source,
-        open_sheet(source, file.name, sheet, limits) as rows,
+        open_sheet(source, file.name, sheet_name, limits) as rows,
         tempfile.TemporaryFile() as lines,
     ):
         table, titles = _SheetColumns(nulls, has_header), 0
@@ -151,7 +151,7 @@ def _convert_sheet(
 
 
 def _skip_titles(rows: Iterator[Row]) -> tuple[int, Iterator[Row]]:
-    """Count the title rows above the header; return the count, and the rows from the header on.
+    """Skip title rows above the header, 0 if unsure; return their count, and the rows left.
 
     Titles have one cell each. The header below them has several cells, all different texts, and the
     next rows have several cells, too. Unless that is certain, no row is a title.
@@ -169,7 +169,7 @@ def _skip_titles(rows: Iterator[Row]) -> tuple[int, Iterator[Row]]:
 
 
 def _read_to_header(rows: Iterator[Row]) -> Iterator[Row]:
-    """Yield rows up to and with the first one of several cells; consume no more."""
+    """Yield rows up to and including the first with several cells; leave the rest unread."""
     for row in rows:
         yield row
         if len(row.cells) > 1:
@@ -198,7 +198,7 @@ def _open_workbook(
 
 @dataclass
 class _SheetColumns:
-    """Columns of a sheet, collected row by row; CSV is written once all columns are known.
+    """Collects the columns of a sheet row by row, and writes the rows as CSV afterwards.
 
     Attributes:
         header: column -> name, by the first row.
@@ -212,8 +212,8 @@ class _SheetColumns:
     cells: list[set[CellKind]] = field(default_factory=list)
     errors: dict[int, int] = field(default_factory=dict)
 
-    def add(self, row: Row, lines: Any) -> None:
-        """Use the first row as header, if the sheet has one; write others to `lines` as JSON."""
+    def add(self, row: Row, json_file: Any) -> None:
+        """Add a row: the first as header, if the sheet has one; append others to a file as JSON."""
         if not self.first_row:
             self.first_row = row.number
             if self.has_header:
@@ -229,7 +229,7 @@ class _SheetColumns:
             if cell is CellKind.ERROR:
                 self.errors[place] = self.errors.get(place, 0) + 1
             fields.append((place, text))
-        lines.write(json.dumps((row.number, fields)).encode() + b"\n")
+        json_file.write(json.dumps((row.number, fields)).encode() + b"\n")
 
     def _widen(self, width: int) -> None:
         """Add columns until there are `width`."""
@@ -237,29 +237,29 @@ class _SheetColumns:
             self.cells.append(set())
 
     def names(self) -> list[str]:
-        """Return the columns' names, made up for cells without one; empty for empty columns."""
+        """Return the columns' names: from the header, else `column_N`; empty if it has no cell."""
         return [
             self.header.get(n) or (f"column_{n + 1}" if cells else "")
             for n, cells in enumerate(self.cells)
         ]
 
-    def warnings(self, file: str) -> Iterator[str]:
-        """Yield warnings about columns without a name, and about cells with errors."""
+    def warnings(self, file_name: str) -> Iterator[str]:
+        """Yield warnings about columns without a name, and about error cells such as #N/A."""
         for n, name in enumerate(self.names()):
             if self.header and name and not self.header.get(n):
-                yield f"column {n + 1} of file {file!r} has no name: it is called {name!r}."
+                yield f"column {n + 1} of file {file_name!r} has no name: it is called {name!r}."
             if count := self.errors.get(n):
                 cells = "1 cell holds an error" if count == 1 else f"{count:,} cells hold errors"
-                yield f"column {name!r} of file {file!r}: {cells} such as #N/A; they are null."
+                yield f"column {name!r} of file {file_name!r}: {cells} such as #N/A; they are null."
 
-    def csv(self, lines: Any) -> Iterator[bytes]:
-        """Yield the CSV of the rows in `lines`; blank lines keep the sheet's row numbers."""
+    def csv(self, json_file: Any) -> Iterator[bytes]:
+        """Yield the rows of the JSON file as CSV; blank lines keep the sheet's row numbers."""
         at = self.first_row if self.header else max(1, self.first_row - 1)
         yield b"\n" * (at - 1)
         names = self.names()
         kept = [n for n, name in enumerate(names) if name]
         yield (",".join(quote(names[n]) for n in kept) + "\n").encode()
-        for line in lines:
+        for line in json_file:
             at += 1
             number, fields = json.loads(line)
             texts = dict(fields)

@@ -31,7 +31,7 @@ _WARNINGS_LOCK = threading.Lock()  # warnings are filtered for the whole process
 
 
 class Row(NamedTuple):
-    """Number, from 1, and cells of a row that has at least one cell.
+    """A sheet's row with at least one cell: its number, from 1, and its cells.
 
     Attributes:
         cells: column, from 0 -> the cell as a field of CSV, and its kind.
@@ -45,7 +45,7 @@ class Row(NamedTuple):
 def open_sheet(
     source: BinaryIO, file_name: str, sheet_name: str, limits: UnpackLimits
 ) -> Iterator[Iterator[Row]]:
-    """Context manager: open the sheet `sheet_name`, or the first visible one for ""; give its rows.
+    """Context manager: yield the rows of a sheet; an empty name means the first visible sheet.
 
     Raises:
         SourceError: the file is no workbook, or has no such sheet; while iterating, if the sheet
@@ -66,7 +66,7 @@ def open_sheet(
 
 
 @contextmanager
-def _explain_errors(name: str) -> Iterator[None]:
+def _explain_errors(file_name: str) -> Iterator[None]:
     """Context manager: turn any error of openpyxl into a SourceError that names the file."""
     try:
         yield
@@ -75,13 +75,13 @@ def _explain_errors(name: str) -> Iterator[None]:
     except Exception as error:  # what openpyxl meets in damaged files it does not foresee
         reason = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise SourceError(
-            f"file {name!r} can't be read as an Excel workbook: {reason}",
+            f"file {file_name!r} can't be read as an Excel workbook: {reason}",
             "check that the file is there, whole, and .xlsx indeed.",
         ) from error
 
 
 def _choose_sheet(workbook: Any, file_name: str, sheet_name: str) -> Any:
-    """Return a sheet by its name, for "" the first visible or first; SourceError if missing."""
+    """Return a sheet by name, for an empty name the first visible one; SourceError if missing."""
     sheets = workbook.worksheets
     for sheet in sheets:
         if sheet.title == sheet_name or (not sheet_name and sheet.sheet_state == "visible"):
@@ -99,9 +99,9 @@ def _choose_sheet(workbook: Any, file_name: str, sheet_name: str) -> Any:
     )
 
 
-def _read_rows(workbook: Any, sheet: Any, name: str) -> Iterator[Row]:
-    """Yield a sheet's rows with cells; raise SourceError for damage or a formula without result."""
-    with _explain_errors(name), sheet._get_source() as source:
+def _read_rows(workbook: Any, sheet: Any, file_name: str) -> Iterator[Row]:
+    """Yield a sheet's rows except empty ones; SourceError for damage or an uncomputed formula."""
+    with _explain_errors(file_name), sheet._get_source() as source:
         parser = WorkSheetParser(
             source,
             sheet._shared_strings,
@@ -116,10 +116,10 @@ def _read_rows(workbook: Any, sheet: Any, name: str) -> Iterator[Row]:
                 return
             if element.tag != ROW_TAG:
                 continue
-            _check_formulas(element, sheet.title, name)
+            _check_formulas(element, sheet.title, file_name)
             number, cells = parser.parse_row(element)
             if workbook.epoch == WINDOWS_EPOCH:
-                _check_leap_day(element, cells, sheet.title, name)
+                _check_leap_day(element, cells, sheet.title, file_name)
             element.clear()
             if not last < number <= _MAX_ROWS:
                 raise ValueError(f"row {number} stands behind row {last}")
@@ -128,22 +128,22 @@ def _read_rows(workbook: Any, sheet: Any, name: str) -> Iterator[Row]:
                 yield Row(number, row)
 
 
-def _check_leap_day(row: Any, cells: list[dict[str, Any]], sheet: str, name: str) -> None:
-    """Raise SourceError for day 60, which Excel shows as 1900-02-29, a day that never was."""
+def _check_leap_day(row: Any, cells: list[dict[str, Any]], sheet_name: str, file_name: str) -> None:
+    """Raise SourceError if a cell holds 1900-02-29, Excel's day 60, which did not exist."""
     for cell, stored in zip(cells, row, strict=True):
         if not isinstance(cell["value"], datetime) or stored.get("t", "n") != "n":
             continue
         value = stored.find(VALUE_TAG)
         if value is not None and value.text and 60 <= float(value.text) < 61:
             raise SourceError(
-                f"cell {stored.get('r')} of sheet {sheet!r} of file {name!r} holds 1900-02-29, a "
-                "day that Excel has and no calendar",
+                f"cell {stored.get('r')} of sheet {sheet_name!r} of file {file_name!r} holds "
+                "1900-02-29, a day that Excel has and no calendar",
                 "correct the cell, or format it as a number or as text.",
             )
 
 
-def _check_formulas(row: Any, sheet: str, name: str) -> None:
-    """Raise SourceError if a cell of an XML row has a formula without its result."""
+def _check_formulas(row: Any, sheet_name: str, file_name: str) -> None:
+    """Raise SourceError if a formula in an XML row has no stored result."""
     if next(row.iter(FORMULA_TAG), None) is None:
         return
     for cell in row:
@@ -151,15 +151,15 @@ def _check_formulas(row: Any, sheet: str, name: str) -> None:
         has_result = value is not None and (value.text or cell.get("t") == "str")
         if cell.find(FORMULA_TAG) is not None and not has_result:
             raise SourceError(
-                f"cell {cell.get('r')} of sheet {sheet!r} of file {name!r} holds a formula "
-                "without its result",
+                f"cell {cell.get('r')} of sheet {sheet_name!r} of file {file_name!r} holds "
+                "a formula without its result",
                 "the program that wrote the file did not compute it: open the workbook in Excel "
                 "or LibreOffice and save it.",
             )
 
 
 def _format_cells(cells: list[dict[str, Any]]) -> dict[int, tuple[str, CellKind]]:
-    """Return 0-based column -> CSV field and kind, of all cells that are not empty."""
+    """Format a row's cells, except empty ones; return 0-based column -> CSV field and kind."""
     found = {}
     for cell in cells:
         value = cell["value"]

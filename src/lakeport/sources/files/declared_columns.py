@@ -29,8 +29,8 @@ ColumnDeclaration = Mapping[str, Any] | str | PathLike[str]
 """A JSON schema or column -> type name, or the path of a JSON or YAML file with either."""
 
 
-def load_declaration(given: ColumnDeclaration | None) -> Mapping[str, Any] | None:
-    """Return the user's declaration as a mapping, read from its file if it is a path; or None.
+def load_declaration(declaration: ColumnDeclaration | None) -> Mapping[str, Any] | None:
+    """Return a declaration of columns as a mapping, read from a file if given as path; or None.
 
     Raises:
         ConfigError: the file can't be read, or the declaration is neither a path nor a mapping.
@@ -38,14 +38,14 @@ def load_declaration(given: ColumnDeclaration | None) -> Mapping[str, Any] | Non
     >>> load_declaration({"price": "decimal(10, 2)"})
     {'price': 'decimal(10, 2)'}
     """
-    if isinstance(given, (str, PathLike)):
-        return parse_text(read_text(Path(given)), f"schema file {str(given)!r}")
-    if given is not None and not isinstance(given, Mapping):
+    if isinstance(declaration, (str, PathLike)):
+        return parse_text(read_text(Path(declaration)), f"schema file {str(declaration)!r}")
+    if declaration is not None and not isinstance(declaration, Mapping):
         raise ConfigError(
-            f"`schema` is of type {type(given).__name__}",
+            f"`schema` is of type {type(declaration).__name__}",
             "give a JSON schema or column -> type name as a mapping, or the path of a file.",
         )
-    return given
+    return declaration
 
 
 def is_json_schema(declared: Mapping[str, Any]) -> bool:
@@ -56,7 +56,7 @@ def is_json_schema(declared: Mapping[str, Any]) -> bool:
 def parse_declared_fields(
     stream: str, declared: Mapping[str, Any] | None, keys: tuple[str, ...] = ()
 ) -> tuple[Field, ...]:
-    """Return the columns of a JSON schema or of column -> type name; empty for no declaration.
+    """Return the columns of a JSON schema or a column -> type mapping; empty for no declaration.
 
     Raises:
         ConfigError: a type name is unknown, or a column's name is no text.
@@ -78,7 +78,7 @@ def parse_declared_fields(
 def add_declared_columns(
     fields: tuple[Field, ...], columns: Mapping[str, str], *, all_declared: bool
 ) -> tuple[Field, ...]:
-    """Return declared columns, followed by those of the target's key `columns`.
+    """Return the schema's columns and those of config key `columns`; ConfigError if one is in both.
 
     Args:
         fields: the columns that the source's schema declares.
@@ -104,7 +104,7 @@ def add_declared_columns(
 
 
 def column_types(columns: Mapping[str, str]) -> dict[str, pa.DataType]:
-    """Return the Arrow types in which tables store `columns`; ConfigError for unknown types."""
+    """Return column -> Arrow type in tables; raise ConfigError for an unknown type name."""
     return {
         field.name: get_logical_type(to_arrow_field(field.name, field.type))
         for field in parse_declared_fields("", columns)
@@ -112,7 +112,7 @@ def column_types(columns: Mapping[str, str]) -> dict[str, pa.DataType]:
 
 
 def override_types(fields: tuple[Field, ...], columns: Mapping[str, str]) -> tuple[Field, ...]:
-    """Return columns, some with types of `columns`; raise ConfigError for unknown type names."""
+    """Return the columns, with types from `columns`; ConfigError for an unknown type name."""
     types = {field.name: field.type for field in parse_declared_fields("", columns)}
     return tuple(
         replace(field, type=get_json_type(types.get(field.name, field.type), field.type))
@@ -120,10 +120,12 @@ def override_types(fields: tuple[Field, ...], columns: Mapping[str, str]) -> tup
     )
 
 
-def get_json_type(declared: FieldType, own: FieldType) -> FieldType:
-    """Return the type to read JSON values with: `own` if they are cast to declared text later.
+def get_json_type(declared: FieldType, schema_type: FieldType) -> FieldType:
+    """Return the type to parse JSON as: `declared`, or `schema_type` if later cast to text.
 
     >>> get_json_type(FieldType(Kind.STRING), FieldType(Kind.INTEGER)).kind
     <Kind.INTEGER: 'integer'>
     """
-    return own if declared.kind is Kind.STRING and own.kind in _MADE_TEXT else declared
+    return (
+        schema_type if declared.kind is Kind.STRING and schema_type.kind in _MADE_TEXT else declared
+    )

@@ -61,7 +61,7 @@ _OLD_WORKBOOKS = (".xls", ".xlsb", ".ods")
 
 
 class ListedFile(NamedTuple):
-    """A file's entry in a listing of its folder or store.
+    """A file found in a listing of a folder or a store: its URI, size and version tag.
 
     Attributes:
         uri: its absolute path, or the object's URI.
@@ -76,7 +76,7 @@ class ListedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SourcePath:
-    """One name of a source: a file, a folder or a glob, on this machine's disk or in a store.
+    """A path that the user gave: a file, a folder or a glob, on the local disk or in a store.
 
     Attributes:
         source: the name as the user gave it; a bucket's ends with a slash.
@@ -88,7 +88,7 @@ class SourcePath:
 
     @classmethod
     def of(cls, source: str, storage_for: StorageFor | None) -> SourcePath:
-        """Return the path for a user's name, in the store that `storage_for` gives for it."""
+        """Make the path of a user's text; `storage_for` returns its store, None if it is local."""
         scheme, _, rest = source.partition("://")
         source = f"{scheme}://{rest}/" if rest and "/" not in rest else source
         storage = storage_for(get_fixed_folder(source)) if storage_for else None
@@ -101,7 +101,7 @@ class SourcePath:
 
     @property
     def path(self) -> str:
-        """The name as an absolute path on this machine's disk, without `..`."""
+        """The absolute local path, without `..`."""
         path = str(Path(self.source).expanduser().absolute())
         if ".." not in path.split("/"):
             return path
@@ -110,7 +110,7 @@ class SourcePath:
 
     @property
     def name(self) -> str:
-        """The name in its canonical form: an absolute path, or the store's own URI."""
+        """The path in canonical form: absolute on the local disk, else with the store's own URI."""
         return (
             self.path
             if self.storage is None
@@ -119,25 +119,25 @@ class SourcePath:
 
     @property
     def root(self) -> str:
-        """The common start of the URIs of the place's files, with a slash at its end."""
+        """The URI of the folder that holds all files of the path, with a slash at its end."""
         if self.storage is None:
             return get_fixed_folder(self.path)
         return self.storage.uri("x").removesuffix("x")
 
-    def list_files(self, after: str = "") -> Iterator[ListedFile]:
-        """Yield the listed files, also of unknown formats, in any order; leave out hidden names.
+    def list_files(self, after_uri: str = "") -> Iterator[ListedFile]:
+        """Yield the files whose URIs sort after `after_uri`, unsorted, without hidden names.
 
         Names that start with `_` or `.` are left out of folders and globs, and so are links that
         lead out of the folder.
 
         Args:
-            after: a URI; only files behind it are listed, without reading what comes before if
+            after_uri: a URI; only files behind it are listed, without reading what comes before if
                 the place allows that. Empty for all files.
 
         Raises:
             SourceError: the place is a Delta table's folder, or a glob's brackets hold no set.
         """
-        return self._list_stored(after) if self.storage else self._list_local(after)
+        return self._list_stored(after_uri) if self.storage else self._list_local(after_uri)
 
     def refresh(self, listed: ListedFile) -> ListedFile | None:
         """Stat a listed file again; return its current entry, or None if it was removed."""
@@ -150,7 +150,7 @@ class SourcePath:
         return self._listed_from_object(found) if found is not None and found.key == key else None
 
     def file(self, listed: ListedFile) -> SourceFile:
-        """Return a listed file as a `SourceFile`, its format by its name."""
+        """Return a listed file as a `SourceFile`; its suffix gives the format, empty if unknown."""
         name = listed.uri.rpartition("/")[2]
         if self.storage is None:
             return SourceFile(listed.uri, name, get_format(name), listed.bytes)
@@ -158,23 +158,23 @@ class SourcePath:
         uri = get_fixed_folder(self.source) + key
         return SourceFile(uri, name, get_format(name), listed.bytes, self.storage, key)
 
-    def _list_local(self, after: str) -> Iterator[ListedFile]:
-        """Yield the files of a name on this machine's disk whose paths sort behind `after`."""
+    def _list_local(self, after_uri: str) -> Iterator[ListedFile]:
+        """Yield the local files of the path; those of folders and globs sort after `after_uri`."""
         path = self.path
         if os.path.isfile(path):  # noqa: PTH113
             yield _listed_from_stat(path, os.stat(path))  # noqa: PTH116
         elif os.path.isdir(path):  # noqa: PTH112
-            yield from _walk_folder(path, after)
+            yield from _walk_folder(path, after_uri)
         elif self.is_glob:
-            yield from (file for file in _list_glob(path, self.root) if file.uri > after)
+            yield from (file for file in _list_glob(path, self.root) if file.uri > after_uri)
 
-    def _list_stored(self, after: str) -> Iterator[ListedFile]:
-        """Yield the objects of a name in a store; raise SourceError for a Delta table's folder."""
+    def _list_stored(self, after_uri: str) -> Iterator[ListedFile]:
+        """Yield the path's files in a store after `after_uri`; SourceError for a Delta table."""
         assert self.storage is not None  # for the type checker
         folder, root = get_fixed_folder(self.source), self.root
         rest = self.source[len(folder) :]
         matches = _compile_glob(self.source) if self.is_glob else None
-        for found in self.storage.list("" if matches else rest, after=after[len(root) :]):
+        for found in self.storage.list("" if matches else rest, after=after_uri[len(root) :]):
             if matches and found.key != rest and not matches(found.key):
                 continue
             parts = found.key.split("/")
@@ -190,7 +190,7 @@ class SourcePath:
 
 
 def get_format(name: str) -> str:
-    """Return the format of a file by its name, compressed or not; empty if the suffix is unknown.
+    """Return a file's format by its suffix, before a compression's suffix; empty if unknown.
 
     >>> get_format("flights.CSV.gz"), get_format("notes.txt")
     ('csv', '')
@@ -202,7 +202,7 @@ def get_format(name: str) -> str:
 
 
 def get_fixed_folder(source: str) -> str:
-    """Return the folder part of a name, with its slash; of a glob, the part without wildcards.
+    """Return a path's folder with its slash; of a glob, the folders before the first wildcard.
 
     >>> get_fixed_folder("in/a.csv"), get_fixed_folder("in/2024-*/a.csv"), get_fixed_folder("in/")
     ('in/', 'in/', 'in/')
@@ -217,8 +217,8 @@ def _listed_from_stat(path: str, status: os.stat_result) -> ListedFile:
     return ListedFile(path, status.st_size, str(status.st_mtime_ns))
 
 
-def _walk_folder(folder: str, after: str = "") -> Iterator[ListedFile]:
-    """Yield files below a folder that sort behind `after`; SourceError for a Delta table."""
+def _walk_folder(folder: str, after_path: str = "") -> Iterator[ListedFile]:
+    """Yield the files below a folder that sort after `after_path`; SourceError if a Delta table."""
     real = os.path.realpath(folder)
     waiting = [folder.rstrip("/")]
     while waiting:
@@ -230,9 +230,9 @@ def _walk_folder(folder: str, after: str = "") -> Iterator[ListedFile]:
             if entry.name.startswith(HIDDEN):
                 continue
             if entry.is_dir(follow_symlinks=False):
-                if f"{path}/" > after or after.startswith(f"{path}/"):
+                if f"{path}/" > after_path or after_path.startswith(f"{path}/"):
                     waiting.append(path)
-            elif path > after and entry.is_file():
+            elif path > after_path and entry.is_file():
                 if entry.is_symlink() and not _is_below(os.path.realpath(path), real):
                     continue
                 with suppress(FileNotFoundError):
@@ -240,7 +240,7 @@ def _walk_folder(folder: str, after: str = "") -> Iterator[ListedFile]:
 
 
 def _scan_folder(folder: str) -> Iterator[os.DirEntry[str]]:
-    """Yield a folder's entries; none if it was removed; raise SourceError if it can't be listed."""
+    """Yield a folder's entries, none if it no longer exists; SourceError if it can't be listed."""
     try:
         with os.scandir(folder) as entries:
             yield from entries
@@ -254,7 +254,7 @@ def _scan_folder(folder: str) -> Iterator[os.DirEntry[str]]:
 
 
 def _list_glob(pattern: str, root: str) -> Iterator[ListedFile]:
-    """Yield the files that a local glob matches, in any order, without links out of `root`."""
+    """Yield the files that a local glob matches, unsorted; skip links that lead out of `root`."""
     real = os.path.realpath(root)
     inside: dict[str, bool] = {}  # folder -> whether it is one below the root
     folders = not pattern.rstrip("/").endswith("**")
@@ -282,7 +282,7 @@ def _is_below(path: str, root: str) -> bool:
 
 
 def _compile_glob(source: str) -> Callable[[str], object]:
-    """Return a matcher of object paths below a glob's fixed folder; raise SourceError if bad."""
+    """Return a matcher for paths relative to a glob's fixed folder; SourceError if malformed."""
     pattern = _translate_glob(source[len(get_fixed_folder(source)) :])
     try:
         return re.compile(pattern).fullmatch
@@ -293,7 +293,7 @@ def _compile_glob(source: str) -> Callable[[str], object]:
 
 
 def _translate_glob(text: str) -> str:
-    """Return a glob as a regular expression: `*` stays within one folder, `**/` crosses folders."""
+    """Translate a glob to a regular expression: `*` stays in one folder, `**/` crosses folders."""
     parts: list[str] = []
     for token in re.findall(r"\*\*/|\*\*|\*|\?|\[[^\]]+\]|.", text, re.DOTALL):
         parts.append({"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}.get(token, ""))
@@ -304,7 +304,7 @@ def _translate_glob(text: str) -> str:
 
 
 def _delta_table_error(folder: str) -> SourceError:
-    """Build the error for a Delta table's folder: only its log knows which files it has now."""
+    """Build the error for a Delta table's folder that is read as plain files."""
     return SourceError(
         f"{folder!r} is a Delta table, and its folder also holds files of rows that are gone",
         "land it as a table, `lakeport.land(lakeport.TablesSource(tables=...), ...)`; or name "
@@ -319,7 +319,7 @@ def discover(
     storage_for: StorageFor | None = None,
     limits: UnpackLimits = DEFAULT_LIMITS,
 ) -> list[SourceFile]:
-    """Return the files that `sources` name, sorted and without repetition.
+    """Return the files of all `sources`, sorted and distinct; SourceError if one matches no file.
 
     Args:
         sources: files, globs (`*`, `?`, `[...]`, `**`) and folders, which are read recursively.
@@ -347,15 +347,15 @@ def discover(
     return result
 
 
-def check_format(given: str) -> None:
-    """Raise ConfigError if a user's format is unknown; an empty one is fine."""
-    if given and given not in FORMATS.values():
+def check_format(format_name: str) -> None:
+    """Raise ConfigError if a file format is unknown; an empty one means none was given."""
+    if format_name and format_name not in FORMATS.values():
         known = ", ".join(dict.fromkeys(FORMATS.values()))
-        raise ConfigError(f"file format {given!r} is unknown", f"known formats: {known}.")
+        raise ConfigError(f"file format {format_name!r} is unknown", f"known formats: {known}.")
 
 
 def expand_archive(file: SourceFile, limits: UnpackLimits) -> list[SourceFile]:
-    """Return a zip archive's files, or the file itself; SourceError for a bad or empty archive."""
+    """Return the files in a zip archive, or any other file itself; SourceError if bad or empty."""
     if not file.name.lower().endswith(ARCHIVE):
         return [file]
     with file.open() as source:
@@ -377,10 +377,10 @@ def expand_archive(file: SourceFile, limits: UnpackLimits) -> list[SourceFile]:
     ]
 
 
-def select_format(files: list[SourceFile], place: SourcePath, given: str) -> list[SourceFile]:
-    """Return files of the given or a known format; SourceError for one file of unknown suffix."""
-    if given:
-        return [replace(file, format=given) for file in files]
+def select_format(files: list[SourceFile], place: SourcePath, format_name: str) -> list[SourceFile]:
+    """Set the given format, else keep files of known ones; SourceError if a lone file has none."""
+    if format_name:
+        return [replace(file, format=format_name) for file in files]
     if len(files) == 1 and not files[0].format and place.source.endswith(files[0].name):
         name = files[0].name.lower()
         raise SourceError(
@@ -410,13 +410,13 @@ def check_one_format(files: Sequence[SourceFile]) -> None:
         )
 
 
-def no_files_error(place: SourcePath, files: Sequence[SourceFile] = ()) -> SourceError:
-    """Build the error for a name without a file of a known format; `files` are of unknown ones."""
+def no_files_error(place: SourcePath, unknown_files: Sequence[SourceFile] = ()) -> SourceError:
+    """Build the error for a path without a readable file, but perhaps with `unknown_files`."""
     source, storage = place.source, place.storage
-    if files:
+    if unknown_files:
         return SourceError(
             f"{source!r} holds no file of a known format",
-            f"it holds {_join_some(file.name for file in files)}; known suffixes: "
+            f"it holds {_join_some(file.name for file in unknown_files)}; known suffixes: "
             f"{', '.join(FORMATS)}. `--source-format` reads them all the same.",
         )
     if storage is not None:
@@ -438,7 +438,7 @@ def no_files_error(place: SourcePath, files: Sequence[SourceFile] = ()) -> Sourc
 
 
 def _join_some(names: Iterator[str] | list[str]) -> str:
-    """Join the first eight names with commas and add "and more"; return "nothing" for none."""
+    """Join at most eight names with commas, and "and more" if there are others; or "nothing"."""
     listed: list[str] = []
     for name in names:
         if len(listed) == _NEARBY:
@@ -448,7 +448,7 @@ def _join_some(names: Iterator[str] | list[str]) -> str:
 
 
 def stream_name(sources: Sequence[str], files: Sequence[SourceFile]) -> str:
-    """Return the name of a source's stream: its one file or archive without suffixes, or folder.
+    """Return a stream's name: its only file or archive without suffixes, else its folder.
 
     >>> stream_name(["in/a.csv.gz"], [SourceFile("in/a.csv.gz", "a.csv.gz", "csv", 0)])
     'a'

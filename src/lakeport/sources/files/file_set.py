@@ -45,7 +45,7 @@ def run_in_process(function: Callable[[Any], list[Any]], items: Sequence[Any]) -
 
 
 def _run_in_threads(function: Callable[[Any], list[Any]], items: Sequence[Any]) -> list[Any]:
-    """Call a function on every item, one thread per core; join the lists in the items' order."""
+    """Call a function on every item in threads, one per core; join its lists in items' order."""
     if len(items) < 2:
         return run_in_process(function, items)
     with ThreadPoolExecutor(min(len(items), available_cores()), "lakeport-look") as executor:
@@ -55,7 +55,7 @@ def _run_in_threads(function: Callable[[Any], list[Any]], items: Sequence[Any]) 
 
 
 class FileSet:
-    """Files of one format, their declared columns, and ways to prepare them in parallel.
+    """The files of a load, all of one format, their declared columns, and ways to prepare them.
 
     Args:
         spool: takes copies of files whose ranges tasks can't read: compressed, transcoded, and
@@ -134,7 +134,7 @@ class FileSet:
         return frozenset(field.name for field in self.folders)
 
     def make_plain(self, encoding: str | None = "utf-8") -> list[SourceFile]:
-        """Return the files as uncompressed UTF-8 files that tasks can read by range, in order.
+        """Return the files, in order, as uncompressed UTF-8; other files are copied to the spool.
 
         Compressed files, files in other encodings, and files that tasks can't reach are spooled: by
         tasks if they can read the file whole, else by this process.
@@ -165,7 +165,7 @@ class FileSet:
     def with_files(
         self, files: Sequence[SourceFile], csv: CsvOptions, fields: tuple[Field, ...]
     ) -> FileSet:
-        """Return a copy with other files, which are CSV, and their options and columns."""
+        """Return a copy that has other files, all CSV, with their options and columns."""
         other = copy(self)
         other.files, other.csv, other.fields = tuple(files), csv, fields
         return other
@@ -186,7 +186,7 @@ def _spool_file(
     limits: UnpackLimits,
     number: int,
 ) -> list[tuple[int, SourceFile]]:
-    """Return a file's number with its copy in the spool; runs inside tasks, too."""
+    """Copy file number `number` to the spool as plain UTF-8; return its number and the copy."""
     return [(number, spool_plain(files[number], spool, number, encodings[number], limits))]
 
 

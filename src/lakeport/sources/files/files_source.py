@@ -31,7 +31,7 @@ _PLANNERS: dict[str, Callable[[FileSet], Batch]] = {
 
 
 def file_flushes(files: FileSet) -> Iterator[Flush]:
-    """Plan how tasks read files; yield one flush with one batch, or raise InputError."""
+    """Plan the load of files: yield one flush with one batch; InputError if they can't be read."""
     digest = digest_files(files.files) if files.config.run_id is not None else ""
     batch = _plan_batch(files)
     if files.folders and batch.reader is not None:
@@ -49,7 +49,7 @@ def file_flushes(files: FileSet) -> Iterator[Flush]:
 
 
 def _name_splits(files: Sequence[SourceFile], splits: Sequence[Split]) -> Iterator[Split]:
-    """Yield splits with their files' names for error messages; unchanged for a single file."""
+    """Yield the splits with file names for error messages; unchanged for a single file."""
     counts = Counter(file.name for file in files)
     names = [file.name if counts[file.name] == 1 else file.path for file in files]
     by_uri = {file.uri: name for file, name in zip(files, names, strict=True) if not file.member}
@@ -62,7 +62,7 @@ def _name_splits(files: Sequence[SourceFile], splits: Sequence[Split]) -> Iterat
 
 
 def _plan_batch(files: FileSet) -> Batch:
-    """Check local files' first bytes and return the batch that their format's planner makes.
+    """Check the first bytes of local files, and have the format's planner make the batch.
 
     Raises:
         ConfigError: the format is Singer's.

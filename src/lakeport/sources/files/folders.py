@@ -38,7 +38,7 @@ _WIDE: tuple[tuple[pa.DataType, Any], ...] = (
 
 
 def folder_values(uri: str) -> tuple[tuple[str, str | None], ...]:
-    """Return the columns and text values of a path's folders `name=value`; None for Hive's null.
+    """Return columns and texts of the folders `name=value` in a path; None for Hive's null.
 
     Names and values are percent-decoded, as Hive and Spark encode them.
 
@@ -81,7 +81,7 @@ def make_folder_fields(
     infer_types: bool,
     unknown_policy: UnknownPolicy | None,
 ) -> tuple[Field, ...]:
-    """Return the columns that files' folders give: as declared, else of an inferred type.
+    """Return the columns that folders `name=value` give: as declared, else with inferred types.
 
     Args:
         infer_types: whether undeclared columns get the type of all their values, or are text.
@@ -113,7 +113,7 @@ def make_folder_fields(
 
 
 def _check_declared(field: Field, values: set[str | None]) -> Field:
-    """Return a declared column of folders; raise SourceError if folders can't give its values."""
+    """Return `field` unchanged; SourceError if folders can't give its type or required values."""
     if field.type.kind in _NOT_TEXT:
         raise SourceError(
             f"column {field.name!r} is declared as {field.type.kind}, which a folder can't give",
@@ -129,7 +129,7 @@ def _check_declared(field: Field, values: set[str | None]) -> Field:
 
 @lru_cache(maxsize=1024)
 def _parse_value(name: str, text: str | None, type_: pa.DataType) -> pa.Scalar:
-    """Return a folder's text as a scalar of a type, null for None; SourceError if it is none."""
+    """Parse a folder's text as a scalar of a type, None as null; SourceError if it does not fit."""
     if text is None:
         return pa.scalar(None, type_)
     wide = next((t for t, of in _WIDE if of(type_)), type_)
@@ -148,7 +148,7 @@ def _parse_value(name: str, text: str | None, type_: pa.DataType) -> pa.Scalar:
 
 @dataclass(frozen=True, slots=True)
 class FolderReader:
-    """Reader that adds the columns of files' folders to the rows of another reader.
+    """Adds the columns of folders `name=value` to the rows of another reader.
 
     A file's own column of the same name has to hold the folder's value or null in all rows.
     """
@@ -158,7 +158,7 @@ class FolderReader:
 
     @property
     def schema(self) -> pa.Schema:
-        """The files' columns, then those that only folders give."""
+        """The columns of the inner reader, followed by columns that only folders have."""
         inner = self.inner.schema
         own = [f for f in self.fields if inner.get_field_index(f.name) < 0]
         return pa.schema([*inner, *((field.name, to_arrow_type(field.type)) for field in own)])
@@ -173,7 +173,7 @@ class FolderReader:
                     _parse_value(name, text, schema.field(place).type)
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """See `lakeport.model.Reader.read`."""
+        """Yield a split's rows with its folders' columns; SourceError if a file's values differ."""
         schema = self.schema
         values = {
             name: _parse_value(name, text, schema.field(name).type)
@@ -207,7 +207,7 @@ class FolderReader:
 def _make_folder_column(
     batch: pa.RecordBatch, field: pa.Field, values: Mapping[str, pa.Scalar], split: Split
 ) -> pa.Array:
-    """Return a column of the folder's value; raise SourceError if the file's own column differs."""
+    """Repeat a folder's value for all rows; SourceError if the file's own column differs."""
     value = values[field.name]
     if field.name in batch.schema.names:
         own = batch.column(field.name).drop_null()

@@ -85,7 +85,7 @@ _SMALL = 50_000  # files of a segment that is put in one request
 def compare_listings(
     listed: Iterable[ListedFile], known_files: Iterable[ListedFile]
 ) -> Iterator[tuple[ListedFile, ListedFile | None]]:
-    """Yield the new or changed files of `listed`, each with its entry in `known_files` or None.
+    """Yield new or changed files, each with its known entry or None; both inputs are sorted.
 
     Args:
         listed: files as they are now, sorted by URI.
@@ -111,7 +111,7 @@ def compare_listings(
 def select_new_files(
     found: Iterable[tuple[ListedFile, ListedFile | None]], again: Literal["fail", "land", "ignore"]
 ) -> Iterator[ListedFile]:
-    """Yield the files to load; a changed one is loaded, skipped or raises by `again`."""
+    """Yield the files to load; `again`: a changed one is loaded, skipped, or raises SourceError."""
     for file, known in found:
         if known is None or again == "land":
             yield file
@@ -130,7 +130,7 @@ def describe_change(before: ListedFile, now: ListedFile) -> str:
 
 
 def _describe_file(file: ListedFile) -> str:
-    """Return a file's size, and its time of writing or its tag, in words."""
+    """Return a file's size and time of writing, or its tag, as words for messages."""
     if file.tag.isdecimal():  # of a file on a disk
         written = datetime.fromtimestamp(int(file.tag) / 1e9, UTC)
         return f"{file.bytes:,} bytes of {written:%Y-%m-%d %H:%M:%S.%f}"
@@ -138,7 +138,7 @@ def _describe_file(file: ListedFile) -> str:
 
 
 def write_segment(files: Iterable[ListedFile], target: Any) -> None:
-    """Write files, sorted by URI, as a segment, an Arrow IPC stream, to a file object."""
+    """Write sorted files to `target`, a file object, as an Arrow IPC stream."""
     options = ipc.IpcWriteOptions(compression="zstd")
     with ipc.new_stream(target, _SCHEMA, options=options) as writer:
         waiting = iter(files)
@@ -150,7 +150,7 @@ def write_segment(files: Iterable[ListedFile], target: Any) -> None:
 
 
 def read_segment(source: Any) -> Iterator[ListedFile]:
-    """Yield a segment's files, sorted by URI; raise pa.ArrowInvalid if it is no segment."""
+    """Yield the files of an Arrow IPC stream, sorted by URI; pa.ArrowInvalid if it is damaged."""
     with ipc.open_stream(source) as reader:
         for batch in reader:
             names, sizes, tags = (column.to_pylist() for column in batch.columns)
@@ -159,7 +159,7 @@ def read_segment(source: Any) -> Iterator[ListedFile]:
 
 
 def merge_segments(segments: Sequence[Iterable[ListedFile]]) -> Iterator[ListedFile]:
-    """Yield the files of all segments, sorted by URI, each once: the entry of the last segment."""
+    """Merge sorted segments into one; of files in several, yield the last segment's entry."""
     before = None
     for file in heapq.merge(*reversed(segments), key=attrgetter("uri")):
         if file.uri != before:
@@ -168,7 +168,7 @@ def merge_segments(segments: Sequence[Iterable[ListedFile]]) -> Iterator[ListedF
 
 
 def sort_listing(files: Iterable[ListedFile], folder: Path) -> Iterator[ListedFile]:
-    """Yield files sorted by URI, each once; spill to `folder` beyond 65,536 files.
+    """Yield the files sorted by URI, without duplicates; spill to `folder` beyond 65,536 files.
 
     Every listing is sorted: S3 Express lists in no order, and Azure's order depends on the account.
     """
@@ -188,7 +188,7 @@ def _read_sorted_run(path: Path) -> Iterator[ListedFile]:
 
 
 class NewFiles:
-    """Files of a source that its table has not loaded.
+    """The new files of a source: those that its table has not loaded.
 
     Attributes:
         files: the files to land, each archive replaced by the files in it. Empty files count as
@@ -234,7 +234,7 @@ class NewFiles:
         yield Flush((), last=True, notes={stream: note}, quiet=(stream,))
 
     def flushes(self, source: Iterable[Flush]) -> Iterator[Flush]:
-        """Yield flushes with the bookmark of the new files; changed files fail the commit."""
+        """Yield `source`'s flushes with a new bookmark; commits fail if a new file has changed."""
         bookmark, write = self._landed_files.extend(self._new_files, self._last_listed)
         looked_at = f"{pluralize(self._listed_count, 'file')} looked at"
         note = f"{pluralize(len(self._new_files), 'new file')}, {looked_at}"
@@ -257,7 +257,7 @@ class NewFiles:
             yield replace(flush, batches=batches)
 
     def _list_places(self) -> Iterator[ListedFile]:
-        """Yield the files of all places; if `ordered`, only those behind the last listed URI."""
+        """Yield the files of all paths; with `ordered`, only after the last URI, then updated."""
         for place in self._places:
             if not self._source.ordered:
                 yield from place.list_files()
@@ -275,7 +275,7 @@ class NewFiles:
         return file
 
     def _queue_file(self, file: ListedFile, limits: UnpackLimits) -> None:
-        """Add a listed file, or the files of an archive, to those to load; skip unknown formats."""
+        """Queue a file, or an archive's files, for loading; only note files of unknown format."""
         place = self._find_place(file)
         files = select_format(expand_archive(place.file(file), limits), place, self._format)
         if files:
@@ -300,7 +300,7 @@ class NewFiles:
             )
 
     def _relist(self) -> Iterator[ListedFile]:
-        """Yield the new files as they are now, and perhaps others, sorted by URI."""
+        """Stat or list the new files again; yield them sorted by URI, perhaps with other files."""
         stored = any(place.storage is not None for place in self._places)
         if stored and self._listed_count < _PAGE * len(self._new_files):  # that is fewer requests
             yield from sort_listing(self._list_places(), Path(mkdtemp(dir=self._folder)))
@@ -324,7 +324,7 @@ class _SegmentEntry:
 
 
 class LandedFiles:
-    """The record of the files that a table has loaded: the bookmark `files` and its segments.
+    """The files that a table has loaded: the bookmark `files` and the segments that it names.
 
     Args:
         now: returns the time, in seconds since 1970.
@@ -355,7 +355,7 @@ class LandedFiles:
         self._kept_segments = frozenset[str](swept["named"])
 
     def list_files(self, first_uri: str = "") -> Iterator[ListedFile]:
-        """Yield the table's files, sorted by URI; may omit those before `first_uri`.
+        """Yield the loaded files, sorted by URI; files before `first_uri` may be left out.
 
         Raises:
             DestinationError: a segment is damaged or missing (while iterating).
@@ -367,7 +367,7 @@ class LandedFiles:
     def extend(
         self, new_files: Sequence[ListedFile], last_listed: Mapping[str, str]
     ) -> tuple[Bookmark, Callable[[], None]]:
-        """Return the bookmark with more files, and a function that stores the new segment.
+        """Return the bookmark with `new_files` added, and a function that writes their segment.
 
         The function is called before the commit; it deletes old segments, too.
 
@@ -425,10 +425,10 @@ class LandedFiles:
                 "bring it back from a copy, or land all anew with a full refresh.",
             ) from error
 
-    def _write_segment(self, name: str, size: int, files: Iterator[ListedFile]) -> None:
-        """Store a segment of about `size` files; in one request up to 50,000 files."""
+    def _write_segment(self, name: str, file_count: int, files: Iterator[ListedFile]) -> None:
+        """Store files as a segment: up to 50,000 in one request, more as a streamed upload."""
         storage = self._memory.storage
-        if size > _SMALL:
+        if file_count > _SMALL:
             with create_object(storage, self._segment_key(name)) as target:
                 write_segment(files, target)
             return
@@ -442,7 +442,7 @@ def open_new_files(
     options: ReadOptions,
     config: DestinationConfig,
     folder: Path,
-    memory_of: Callable[[str], BookmarkStore],
+    open_bookmarks: Callable[[str], BookmarkStore],
 ) -> tuple[str, NewFiles]:
     """List a source's files; return the stream's name and the files its table has not loaded.
 
@@ -454,7 +454,7 @@ def open_new_files(
     _check_source(source, options, config)
     places = [SourcePath.of(name, partial(open_folder_storage, config)) for name in source.names]
     stream = fixed_table_name(config) or _get_stream_name(places)
-    record = LandedFiles(memory_of(stream))
+    record = LandedFiles(open_bookmarks(stream))
     limits = unpack_limits(config)
     return stream, NewFiles(source, places, record, folder, limits, options.format)
 
@@ -487,7 +487,7 @@ def singer_files_error() -> ConfigError:
 
 
 def _get_stream_name(places: Sequence[SourcePath]) -> str:
-    """Return the stream's name, made of the places' names alone: it is the same at each load."""
+    """Return the stream's name by the paths alone, so that it is the same at each load."""
     place = places[0]
     first = next(place.list_files(), None) if len(places) == 1 and not place.is_glob else None
     files = [place.file(first)] if first is not None and first.uri == place.name else []

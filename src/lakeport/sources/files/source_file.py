@@ -52,7 +52,7 @@ _CHECKED = UnpackLimits(0, 0)
 
 
 def check_signature(file: SourceFile, *, texts: bool = True) -> None:
-    """Raise SourceError if a file's first bytes are of another format; `texts` checks text, too."""
+    """Raise SourceError if a file's first bytes show another format; `texts`: also text formats."""
     if file.member:
         return
     with file.open() as source:
@@ -80,7 +80,7 @@ def check_signature(file: SourceFile, *, texts: bool = True) -> None:
 
 
 def _detect_format(head: bytes, file: SourceFile, *, texts: bool) -> tuple[str, str]:
-    """Return what first bytes show, in words, and the format that reads it; empty texts if unknown.
+    """Return a name and the format for a file's first bytes; both empty if they are unknown.
 
     The format is empty if no format of lakeport reads such a file.
     """
@@ -99,7 +99,7 @@ def _detect_format(head: bytes, file: SourceFile, *, texts: bool) -> tuple[str, 
 
 
 def _is_tar(head: bytes) -> bool:
-    """Whether a file's first bytes are the header of a tar archive, by its checksum."""
+    """Whether a file's first bytes are a tar header with a valid checksum."""
     import tarfile
 
     try:
@@ -120,7 +120,7 @@ def _is_workbook(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """One file of a source: its place, name, format and size. Picklable.
+    """One file of a source: its location, name, format and size. Picklable.
 
     Attributes:
         uri: a local path, or an object's URI.
@@ -148,7 +148,7 @@ class SourceFile:
         return f"{self.uri.rpartition('/')[0]}/{self.member}" if self.member else self.uri
 
     def open(self, limits: UnpackLimits = _CHECKED) -> BinaryIO:
-        """Open the file as stored; an archive's member is not seekable. SourceError if unreadable.
+        """Open the stored bytes; an archive's file is unpacked, not seekable. Raises SourceError.
 
         Args:
             limits: the maximum size and expansion ratio of a file of an archive. Without them its
@@ -169,7 +169,7 @@ class SourceFile:
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
-        """Context manager that replaces a spooled file's URI by its name in SourceErrors."""
+        """Context manager: replace a spooled copy's URI by the file's name in SourceErrors."""
         try:
             yield
         except SourceError as error:
@@ -178,7 +178,7 @@ class SourceFile:
             raise SourceError(error.message.replace(self.uri, self.name), error.hint) from error
 
     def split(self, start: int, end: int, first_line: int) -> Split:
-        """Return the range of the file from byte `start` to `end`, -1 for its end, as a split."""
+        """Make a split of bytes, or parts, `start` to `end`, exclusive; -1 is the file's end."""
         return Split(
             self.uri,
             start,
@@ -191,7 +191,7 @@ class SourceFile:
 
 
 def digest_files(files: Sequence[SourceFile]) -> str:
-    """Return the SHA-256, in hex, of files' stored content and folders, in order."""
+    """Read all files; return the SHA-256, in hex, of their stored bytes and folders, in order."""
     total = hashlib.sha256()
     for file in files:
         size = 0

@@ -28,7 +28,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe doe
 
 @dataclass(frozen=True, slots=True)
 class BatchLines:
-    """Consecutive record lines of one BATCH file, or one line that is longer than the limit.
+    """Consecutive record lines of a BATCH's file, or one line that is over the size limit.
 
     Attributes:
         data: a buffer that starts with these lines, valid until the next lines are read.
@@ -45,7 +45,7 @@ class BatchLines:
 
 
 def default_batch_roots() -> tuple[Path, ...]:
-    """Return the folders allowed for BATCH files by default: the temporary and the current one.
+    """Return the folders allowed for BATCH files by default: the temporary and the current.
 
     `/` is left out: it would allow every file.
     """
@@ -54,7 +54,7 @@ def default_batch_roots() -> tuple[Path, ...]:
 
 
 def resolve_batch_file(uri: str, roots: Sequence[Path]) -> Path:
-    """Return the real path of a BATCH's file; SourceError unless a regular file in `roots`.
+    """Return a BATCH file's real path; SourceError unless it is a regular file below `roots`.
 
     Args:
         uri: `file:///...`, or an absolute path.
@@ -80,7 +80,7 @@ def resolve_batch_file(uri: str, roots: Sequence[Path]) -> Path:
 
 
 def _parse_local_name(uri: str) -> str:
-    """Return the absolute local path of a manifest's URI; raise SourceError for other URIs."""
+    """Return the absolute path of a `file:` URI or a plain path; SourceError if not local."""
     try:
         parts = urlsplit(uri) if "://" in uri else None
         if parts is None:
@@ -97,7 +97,7 @@ def _parse_local_name(uri: str) -> str:
 
 
 def _open_resolved(uri: str, path: Path) -> BinaryIO:
-    """Open an allowed path folder by folder, without following links; SourceError if it fails.
+    """Open `path` folder by folder, without following symbolic links; SourceError if it fails.
 
     A link that is put into the path after the check can't lead out of the allowed folders.
     """
@@ -136,7 +136,7 @@ def _batch_file_error(uri: str, reason: str, hint: str) -> SourceError:
 def read_batch_files(
     message: BatchMessage, roots: Sequence[Path], max_record_mb: int, limits: UnpackLimits
 ) -> Iterator[BatchLines]:
-    """Yield the record lines of a BATCH's files in order, without blank lines.
+    """Read the files of a BATCH message; yield their record lines in order, without blank ones.
 
     All files are resolved before the first is read.
 
@@ -158,7 +158,7 @@ def read_batch_files(
 
 
 def _read_lines(opened: BinaryIO, max_record_mb: int) -> Iterator[BatchLines]:
-    """Yield a decompressed file's lines: in blocks, or one by one if some are blank or marked."""
+    """Yield a file's lines in blocks, or one by one to drop blank lines and byte order marks."""
     line = 1
     with opened as stream:
         for block in read_blocks(stream, max_record_mb << 20):

@@ -84,14 +84,14 @@ class NonJsonLine(Message, frozen=True):
 
 
 class MalformedLine(Message, frozen=True):
-    """A line that begins with `{` and is no valid message; `reason` quotes none of its values."""
+    """A line that begins with `{` but is no valid message; `reason` quotes none of its values."""
 
     reason: str
     stream: str = ""
 
 
 class _Envelope(msgspec.Struct):
-    """The keys of all message types; values are decoded once the type is known."""
+    """The keys of all message types; most values stay raw JSON until the type is known."""
 
     type: str | None = None
     stream: str | None = None
@@ -116,8 +116,8 @@ class _Encoding(msgspec.Struct):
 _envelope = msgspec.json.Decoder(_Envelope).decode
 
 
-def decode_message(line: bytes, number: int) -> Message:
-    r"""Decode one line; return `NonJsonLine` or `MalformedLine` if it is no message.
+def decode_message(line: bytes, line_number: int) -> Message:
+    r"""Decode one line of a tap; return `NonJsonLine` or `MalformedLine` if it is no message.
 
     Raises:
         InputError: a SCHEMA or a BATCH is invalid, whatever the policy for bad records.
@@ -132,7 +132,7 @@ def decode_message(line: bytes, number: int) -> Message:
     if not line.lstrip().startswith(b"{"):
         return NonJsonLine()
     try:
-        return _parse_message(_envelope(line), number)
+        return _parse_message(_envelope(line), line_number)
     except msgspec.ValidationError as error:
         return MalformedLine(f"not a message: {error}")
     except UnicodeDecodeError as error:
@@ -145,8 +145,8 @@ def decode_message(line: bytes, number: int) -> Message:
         return MalformedLine("nested too deeply")
 
 
-def _parse_message(envelope: _Envelope, number: int) -> Message:
-    """Turn an envelope into the message of its type; one without type may be a LOG message."""
+def _parse_message(envelope: _Envelope, line_number: int) -> Message:
+    """Parse an envelope by its type; without one, `level` and `message` make it a LOG message."""
     kind, stream = envelope.type or "", envelope.stream or ""
     match kind if kind == "RECORD" else kind.upper():
         case "RECORD":
@@ -154,11 +154,11 @@ def _parse_message(envelope: _Envelope, number: int) -> Message:
         case "STATE":
             return _parse_state(envelope)
         case "SCHEMA":
-            return _parse_schema(envelope, stream, number)
+            return _parse_schema(envelope, stream, line_number)
         case "ACTIVATE_VERSION":
             return _parse_activation(envelope, stream)
         case "BATCH":
-            return _parse_batch(envelope, stream, number)
+            return _parse_batch(envelope, stream, line_number)
         case "LOG":
             return _parse_log(envelope)
         case "":
@@ -169,7 +169,7 @@ def _parse_message(envelope: _Envelope, number: int) -> Message:
 
 
 def _decode_lenient_record(line: bytes) -> RecordMessage | None:
-    """Return a RECORD of JSON that only Python accepts (NaN, a lone surrogate); None for others."""
+    """Decode a RECORD that only Python's JSON parser accepts, such as with NaN; None for others."""
     try:
         message = json.loads(line.decode())
     except (ValueError, RecursionError):
@@ -181,7 +181,7 @@ def _decode_lenient_record(line: bytes) -> RecordMessage | None:
 
 
 def _decode_reason(line: bytes, error: msgspec.DecodeError) -> str:
-    """Return the reason why a line is no JSON, without quoting its values."""
+    """Say in words why a line is not valid JSON, without quoting its values."""
     try:
         line.decode()
     except UnicodeDecodeError as wrong:
@@ -190,7 +190,7 @@ def _decode_reason(line: bytes, error: msgspec.DecodeError) -> str:
 
 
 def _parse_state(envelope: _Envelope) -> StateMessage | MalformedLine:
-    """Return a STATE, or MalformedLine if it has no value or is no UTF-8."""
+    """Return the STATE message, or MalformedLine if it has no value or is not UTF-8."""
     value = bytes(envelope.value)
     if not value:
         return MalformedLine("STATE without a `value`")
@@ -201,11 +201,13 @@ def _parse_state(envelope: _Envelope) -> StateMessage | MalformedLine:
     return StateMessage(value)
 
 
-def _parse_schema(envelope: _Envelope, stream: str, number: int) -> SchemaMessage:
-    """Return a SCHEMA; raise InputError if it lacks its stream, schema or columns."""
+def _parse_schema(envelope: _Envelope, stream: str, line_number: int) -> SchemaMessage:
+    """Return the SCHEMA message; InputError if stream, schema or columns are missing or wrong."""
     if not stream:
-        raise InputError(f"line {number}: SCHEMA without a `stream`", "name the stream it is for")
-    where = f"line {number}: SCHEMA of stream {stream!r}"
+        raise InputError(
+            f"line {line_number}: SCHEMA without a `stream`", "name the stream it is for"
+        )
+    where = f"line {line_number}: SCHEMA of stream {stream!r}"
     schema = _decode_part(envelope.schema, dict[str, Any], None, f"{where}: `schema`")
     if schema is None:
         raise InputError(f"{where} has no `schema`", "send the JSON schema of its records")
@@ -226,7 +228,7 @@ def _decode_names(raw: msgspec.Raw, where: str) -> tuple[str, ...]:
 
 
 def _parse_activation(envelope: _Envelope, stream: str) -> ActivateVersionMessage | MalformedLine:
-    """Return an ACTIVATE_VERSION, or MalformedLine if its version is no whole number."""
+    """Return the ACTIVATE_VERSION message, or MalformedLine if its version is no integer."""
     try:
         version = msgspec.json.decode(envelope.version, type=int)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -234,9 +236,9 @@ def _parse_activation(envelope: _Envelope, stream: str) -> ActivateVersionMessag
     return ActivateVersionMessage(stream, version)
 
 
-def _parse_batch(envelope: _Envelope, stream: str, number: int) -> BatchMessage:
-    """Return a BATCH; raise InputError unless it lists files of `jsonl`, plain or gzipped."""
-    where = f"line {number}: BATCH of stream {stream!r}"
+def _parse_batch(envelope: _Envelope, stream: str, line_number: int) -> BatchMessage:
+    """Return the BATCH message; InputError unless it lists `jsonl` files, plain or gzipped."""
+    where = f"line {line_number}: BATCH of stream {stream!r}"
     encoding = _decode_part(envelope.encoding, _Encoding, _Encoding(), f"{where}: `encoding`")
     manifest = _decode_part(envelope.manifest, list[str], None, f"{where}: `manifest`")
     if not stream or manifest is None:
@@ -250,10 +252,10 @@ def _parse_batch(envelope: _Envelope, stream: str, number: int) -> BatchMessage:
     return BatchMessage(stream, compression, tuple(manifest))
 
 
-def _decode_part(raw: msgspec.Raw, kind: Any, absent: Any, where: str) -> Any:
-    """Decode a key's value as `kind`; `absent` without the key; InputError for another type."""
+def _decode_part(raw: msgspec.Raw, kind: Any, default: Any, where: str) -> Any:
+    """Decode a key's raw JSON as type `kind`; `default` if absent, InputError if it doesn't fit."""
     if not raw:
-        return absent
+        return default
     try:
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -268,7 +270,7 @@ def _parse_log(envelope: _Envelope) -> LogMessage:
 
 
 def _decode_text(raw: msgspec.Raw) -> str:
-    """Return a JSON value as text: a string's characters, the raw bytes of what is no JSON."""
+    """Return raw JSON as text: a string's characters; bytes as they are if it is invalid."""
     try:
         return str(msgspec.json.decode(raw)) if raw else ""
     except (msgspec.DecodeError, UnicodeDecodeError):

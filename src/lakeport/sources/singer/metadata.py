@@ -47,7 +47,7 @@ _KINDS = {
 
 
 def add_metadata_fields(fields: Sequence[Field]) -> tuple[Field, ...]:
-    """Return a stream's columns and, behind them, the metadata columns; own ones of these names go.
+    """Append the `_sdc_*` metadata columns, in place of the stream's own columns of these names.
 
     >>> [f.name for f in add_metadata_fields([Field("id", FieldType(Kind.INTEGER))])][:2]
     ['id', '_sdc_extracted_at']
@@ -58,13 +58,13 @@ def add_metadata_fields(fields: Sequence[Field]) -> tuple[Field, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RecordMetadata:
-    """Microseconds since 1970 when the run and the batch of some records began."""
+    """When a run and one of its batches began, in microseconds since 1970; fills in columns."""
 
     sync_started_micros: int
     batched_micros: int
 
     def fill(self, batch: pa.RecordBatch, received_micros: np.ndarray) -> pa.RecordBatch:
-        """Return a batch with the metadata columns that the target knows filled in.
+        """Return the batch with its received, batched, sequence and sync columns filled in.
 
         Args:
             batch: records, with the columns of `add_metadata_fields`.
@@ -84,7 +84,7 @@ class RecordMetadata:
 
 
 class ReceiveTimes:
-    """Times when a split's records were read, by its sidecar; without one `default_micros`.
+    """When each record of a split was read, by a file beside the split; else `default_micros`.
 
     Raises:
         SourceError: the sidecar can't be read.
@@ -95,7 +95,7 @@ class ReceiveTimes:
         self._ordinals, self._times = np.array(pairs, np.int64).T
 
     def look_up(self, ordinals: Sequence[int]) -> np.ndarray:
-        """Return when records were received, in microseconds, given their ordinals in the split."""
+        """Return when records were received, in microseconds, by their indexes in the split."""
         at = np.searchsorted(self._ordinals, np.asarray(ordinals), side="right") - 1
         times: np.ndarray = self._times[at]
         return times

@@ -63,7 +63,7 @@ _SHOWN = 80
 
 
 def guess_stream(line: bytes) -> str:
-    """Return the stream that a broken RECORD line begins with; empty if it names none.
+    """Return the stream that the start of a broken RECORD line names; empty if it names none.
 
     >>> guess_stream(b'{"type": "RECORD", "stream": "users", "rec')
     'users'
@@ -73,7 +73,7 @@ def guess_stream(line: bytes) -> str:
 
 
 class RecordRouter:
-    """Finds runs of RECORD lines of one stream in a buffer, without parsing the lines.
+    """Finds consecutive RECORD lines of the same stream in a buffer, without parsing them.
 
     A line belongs to a stream if it begins with `"type": "RECORD"` and the stream's name, in
     either order and any spacing, written without escapes. The source kernel checks the rest of the
@@ -89,7 +89,7 @@ class RecordRouter:
         self._names[stream.encode()] = stream
 
     def find_run(self, data: bytearray, start: int, end: int) -> tuple[str, int, int] | None:
-        """Find the consecutive RECORD lines of one stream from `start` on; None if unrecognised.
+        """Return stream, end and number of the RECORD lines at `start`; None if unrecognised.
 
         Returns:
             The stream, the offset behind the run, and its number of lines; None if the first
@@ -111,7 +111,7 @@ class RecordRouter:
 
 @dataclass(slots=True)
 class SingerStream:
-    """A stream's SCHEMA, its open spool segment, and its totals so far.
+    """The state of a stream: its SCHEMA, the spool segment being written, and its totals so far.
 
     Attributes:
         segment: takes the records since the last cut; None if there are none.
@@ -132,7 +132,7 @@ class SingerStream:
 
 
 class BatchCollector:
-    """Spools the records of each stream and collects the batches of the next flush.
+    """Spools the records of each stream to disk, and collects the batches of the next flush.
 
     Args:
         origin: the uncompressed input file, if tasks can read it themselves; else None.
@@ -176,7 +176,7 @@ class BatchCollector:
         return self._bytes >= self._flush_bytes or self._rows >= self._flush_rows
 
     def add_schema(self, message: SchemaMessage) -> bool:
-        """Use a SCHEMA for a stream's next records; return whether the stream is new.
+        """Set the SCHEMA of a stream's next records; return whether the stream is new.
 
         Raises:
             InputError: columns can't be made of the JSON schema.
@@ -193,9 +193,15 @@ class BatchCollector:
         return False
 
     def spool_run(
-        self, stream: SingerStream, data: bytearray, start: int, end: int, count: int, line: int
+        self,
+        stream: SingerStream,
+        data: bytearray,
+        start: int,
+        end: int,
+        count: int,
+        first_line: int,
     ) -> tuple[int, int]:
-        """Spool record lines until the flush is full; return their end in `data` and their number.
+        """Spool record lines, at most until the flush is full; return their end offset and number.
 
         Args:
             data: a buffer of whole lines.
@@ -208,23 +214,23 @@ class BatchCollector:
             count = self._flush_rows - self._rows
             end = find_line_end(data, start, end, count)
         segment = self._open_segment(stream, envelope=True)
-        segment.append(data, start, end, count, line, self.origin)
+        segment.append(data, start, end, count, first_line, self.origin)
         self._count_records(stream, end - start, count)
         return end, count
 
-    def spool_line(self, stream: SingerStream, line: bytes, number: int) -> None:
+    def spool_line(self, stream: SingerStream, line: bytes, line_number: int) -> None:
         """Spool one record line that `RecordRouter` did not find."""
-        self._open_segment(stream, envelope=True).append(line, 0, len(line), 1, number)
+        self._open_segment(stream, envelope=True).append(line, 0, len(line), 1, line_number)
         self._count_records(stream, len(line), 1)
 
     def spool_batch_lines(self, stream: SingerStream, lines: BatchLines) -> None:
-        """Spool record lines of a BATCH's file."""
+        """Spool record lines that were read from a BATCH message's file."""
         segment = self._open_segment(stream, envelope=False)
         segment.append(lines.data, 0, lines.end, lines.records, lines.line)
         self._count_records(stream, lines.end, lines.records)
 
     def _open_segment(self, stream: SingerStream, *, envelope: bool) -> SpoolSegment:
-        """Return the stream's segment; begin one if none is open, or the last has other lines."""
+        """Return the stream's open segment; begin one if none is open or `envelope` differs."""
         if stream.segment is not None and stream.has_envelope != envelope:
             self._close_batch(stream)
         if stream.segment is None:
@@ -246,7 +252,7 @@ class BatchCollector:
             self.origin.start += size
 
     def take_batches(self, *, last: bool = False) -> tuple[Batch, ...]:
-        """Close all segments; return the batches since the last cut and begin the next flush.
+        """Close all segments; return the batches since the last call and begin the next flush.
 
         Args:
             last: whether the input has ended: streams without a record get an empty batch then.
@@ -261,7 +267,7 @@ class BatchCollector:
         return batches
 
     def report_progress(self, on_progress: Callable[[str, int, int], None]) -> None:
-        """Call `on_progress` for each stream that has new records since the last call."""
+        """Call `on_progress(stream, records, bytes)` for each stream with new records."""
         for name, stream in self.streams.items():
             if stream.records != stream.reported_records:
                 stream.reported_records = stream.records
@@ -298,7 +304,7 @@ class BatchCollector:
         )
 
     def _make_reader(self, stream: SingerStream) -> Reader:
-        """Return the reader of a stream's records, by its current schema."""
+        """Return a JSON reader of the stream's records, by its current SCHEMA."""
         from lakeport.sources.json.reader import JsonReader
 
         return JsonReader(
@@ -314,7 +320,7 @@ class BatchCollector:
         )
 
     def _make_metadata(self, stream: SingerStream) -> RecordMetadata | None:
-        """Return the times for a batch's record metadata; None without `add_record_metadata`."""
+        """Return the times for a batch's `_sdc_*` columns; None without `add_record_metadata`."""
         if not self._config.add_record_metadata:
             return None
         from lakeport.sources.singer.metadata import RecordMetadata
@@ -322,7 +328,7 @@ class BatchCollector:
         return RecordMetadata(self._sync_started, stream.begun_micros)
 
     def _parse_fields(self, message: SchemaMessage) -> tuple[Field, ...]:
-        """Return a SCHEMA's columns, with types of `columns` and the record metadata if set."""
+        """Return a SCHEMA's columns, with types of config key `columns`; and `_sdc_*` ones if set."""
         from lakeport.schema.jsonschema import parse_schema
         from lakeport.sources.files.declared_columns import override_types
 
@@ -339,7 +345,7 @@ _log = logging.getLogger(__name__)
 
 
 class SingerSource:
-    """Iterates the flushes of one Singer input; the last has `last` set, even without batches.
+    """Iterates the flushes of a Singer input; the final one has `last` set and may be empty.
 
     Args:
         config: the target's: its limits cut flushes (an overwrite is one flush), its `catalog`
@@ -416,7 +422,7 @@ class SingerSource:
         yield self._cut_flush(last=True)
 
     def _read_block(self, block: LineBlock) -> Iterator[Flush]:
-        """Spool a block's records and handle its other messages; yield the flushes it completes."""
+        """Spool a block's records and handle its other messages; yield a flush when one is due."""
         if block.too_long is not None:
             self.lines += 1
             self._collector.origin = None  # the length of the line, and so the offset, is unknown
@@ -429,7 +435,7 @@ class SingerSource:
             run = self._router.find_run(data, at, tail) if at < tail else None
             if run is None:
                 end = data.index(b"\n", at, block.end) + 1
-                self._handle_line(bytes(data[at:end]), whole=end <= tail)
+                self._handle_line(bytes(data[at:end]), is_complete=end <= tail)
             else:
                 name, end, count = run
                 stream = self._collector.streams[name]
@@ -443,8 +449,8 @@ class SingerSource:
             ):
                 yield self._cut_flush()
 
-    def _handle_line(self, line: bytes, *, whole: bool = True) -> None:
-        """Handle one line that `RecordRouter` did not find: a message, a record or a bad line."""
+    def _handle_line(self, line: bytes, *, is_complete: bool = True) -> None:
+        """Handle a line that `RecordRouter` does not know: a message, a record or a bad line."""
         self.lines += 1
         text = line.strip(b" \t\r\n")
         if not text:
@@ -458,7 +464,7 @@ class SingerSource:
             case SchemaMessage() as schema:
                 self._declare_stream(schema)
             case MalformedLine(reason, stream):
-                cut = "" if whole else "the last line is incomplete: "
+                cut = "" if is_complete else "the last line is incomplete: "
                 self._add_bad_line(cut + reason, line.rstrip(b"\r\n"), stream or guess_stream(text))
             case NonJsonLine():
                 self._handle_stray_line(text)
@@ -472,22 +478,24 @@ class SingerSource:
             case UnknownMessage(kind):
                 _log.warning("line %d: skipped a message of type %r", self.lines, kind[:_SHOWN])
 
-    def _spool_record(self, name: str, line: bytes) -> None:
+    def _spool_record(self, stream_name: str, line: bytes) -> None:
         """Spool one RECORD line; add it to the bad lines if its stream has no SCHEMA."""
-        stream = self._find_stream(name)
+        stream = self._find_stream(stream_name)
         if stream is None:
-            self._add_bad_line("a record before its stream's SCHEMA", line.rstrip(b"\r\n"), name)
+            self._add_bad_line(
+                "a record before its stream's SCHEMA", line.rstrip(b"\r\n"), stream_name
+            )
             return
         self._collector.spool_line(stream, line.lstrip(b" \t\r"), self.lines)
 
-    def _find_stream(self, name: str) -> SingerStream | None:
-        """Return a stream, declared from the catalog if need be; None if neither has its SCHEMA."""
-        if name not in self._collector.streams and name in self._catalog:
-            self._declare_stream(self._catalog[name])
-        return self._collector.streams.get(name)
+    def _find_stream(self, stream_name: str) -> SingerStream | None:
+        """Return a stream, declared by the catalog if it has no SCHEMA yet; None if in neither."""
+        if stream_name not in self._collector.streams and stream_name in self._catalog:
+            self._declare_stream(self._catalog[stream_name])
+        return self._collector.streams.get(stream_name)
 
     def _add_bad_line(self, reason: str, raw: bytes, stream: str = "") -> None:
-        """Add a bad record to the flush; raise BadRecords by policy `fail` or beyond 64 MiB."""
+        """Keep a bad line for the flush; raise BadRecords unless bad records are quarantined."""
         bad = BadRecord(stream, self.lines, "", reason, raw)
         if self._config.on_bad_record != "quarantine":
             raise BadRecords((bad,))
@@ -501,7 +509,7 @@ class SingerSource:
             )
 
     def _handle_stray_line(self, text: bytes) -> None:
-        """Log and count a line that is no JSON object; by `stray_lines: fail` it is a bad line."""
+        """Log and count a line that is no JSON object; by `stray_lines: fail`, it is a bad line."""
         if self._stray_lines != "skip":
             self._add_bad_line("not a JSON object", text)
             return
@@ -511,7 +519,7 @@ class SingerSource:
         _log.info("Unable to parse: %s", shown)
 
     def _declare_stream(self, message: SchemaMessage) -> None:
-        """Use the catalog's SCHEMA of a stream, else the message's, for the stream's records."""
+        """Set a stream's SCHEMA: the catalog's, else the message's; InputError if it is invalid."""
         message = self._catalog.get(message.stream, message)
         try:
             new = self._collector.add_schema(message)
@@ -521,14 +529,14 @@ class SingerSource:
             self._router.add_stream(message.stream)
 
     def _activate_version(self, stream: str, version: int) -> None:
-        """Activate a version with the next flush; with the last one if no record came before it."""
+        """Activate a table version in the next flush; in the last one if no record has come yet."""
         known = self._find_stream(stream)
         # Before its records a version is not complete: it is activated at the input's end.
         early = known is None or known.records == 0
         (self._early_versions if early else self._active_versions)[stream] = version
 
     def _spool_batch_files(self, message: BatchMessage) -> None:
-        """Spool the records of a BATCH's files; too long lines are bad records.
+        """Read a BATCH message's files and spool their records; too long lines are bad lines.
 
         Raises:
             InputError: the stream has no SCHEMA.
@@ -551,7 +559,7 @@ class SingerSource:
                 self._collector.spool_batch_lines(stream, lines)
 
     def _cut_flush(self, *, last: bool = False) -> Flush:
-        """Return batches, STATEs, bad lines and versions since the last cut as a flush."""
+        """Return a flush of all batches, STATEs, bad lines and versions since the last one."""
         active = self._active_versions
         if last:  # a stream without a SCHEMA has no table
             early = {

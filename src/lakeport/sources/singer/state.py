@@ -40,7 +40,7 @@ class StateOutput:
             self._merged = _read_state_file(self._path)
 
     def emit(self, value: bytes) -> None:
-        """Write one STATE value: as a line to the stream, merged into the file.
+        """Write a STATE value: append it to the stream as a line, and merge it into the file.
 
         Raises:
             DestinationError: the stream is closed, or the file can't be written. Rows that were
@@ -78,7 +78,7 @@ class PendingStates:
         self._held: list[tuple[bytes, frozenset[str]]] = []
 
     def add(self, value: bytes) -> None:
-        """Hold a value; drop earlier ones whose bookmarks all have later values."""
+        """Hold a STATE value; drop earlier values whose bookmarks are all in later ones."""
         named = frozenset(parse_bookmarks(value) or ())
         held, seen = [(value, named)], set(named)
         for earlier, names in reversed(self._held):
@@ -94,7 +94,7 @@ class PendingStates:
 
 
 def merge_state(old: bytes, new: bytes) -> bytes:
-    """Merge a STATE into the one before it, whose other bookmarks stay; return the merged JSON.
+    """Merge a new STATE into the old one and return the JSON; bookmarks of other streams stay.
 
     The bookmarks in `{"bookmarks": {stream: ...}}` stay for the streams that the new value does
     not name, also if it names none; a bookmark is replaced whole. Other keys are the new value's.
@@ -119,7 +119,7 @@ def merge_state(old: bytes, new: bytes) -> bytes:
 
 
 def parse_bookmarks(state: bytes) -> _Object | None:
-    """Return a STATE's bookmarks by stream, empty for no STATE; None if it has no such object."""
+    """Return a STATE's bookmarks by stream; empty for an empty STATE, None if it has none."""
     if not state:
         return {}
     whole = _parse_object(state) or {}
@@ -127,7 +127,7 @@ def parse_bookmarks(state: bytes) -> _Object | None:
 
 
 def _parse_object(text: bytes) -> _Object | None:
-    """Return a JSON object whose values are not decoded; None if the text is no JSON object."""
+    """Parse a JSON object, leaving its values as raw JSON; None if the text is no JSON object."""
     try:
         return msgspec.json.decode(text, type=_Object)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -135,7 +135,7 @@ def _parse_object(text: bytes) -> _Object | None:
 
 
 def _read_state_file(path: Path) -> bytes:
-    """Return the JSON object of a state file or its last line; empty if empty, else ConfigError.
+    """Return the JSON object of a state file, or of its last line; empty for an empty file.
 
     Singer's first targets appended each STATE as a line.
     """
@@ -156,7 +156,7 @@ def _read_state_file(path: Path) -> bytes:
 
 
 def _replace_state_file(path: Path, content: bytes) -> None:
-    """Replace a state file atomically; raise DestinationError if the disk refuses."""
+    """Replace a state file atomically; raise DestinationError if it can't be written."""
     try:
         replace_file(path, content)
     except OSError as error:

@@ -65,7 +65,7 @@ _BUFFER_BYTES = 1 << 18
 
 
 class AvroHeader(NamedTuple):
-    """The header of a container file.
+    """The header of an Avro object container file.
 
     Attributes:
         sync: the marker behind every block.
@@ -80,7 +80,7 @@ class AvroHeader(NamedTuple):
 
 
 class AvroBlock(NamedTuple):
-    """Offsets of a block's header (`start`) and records (`data`), and their compressed size."""
+    """A block's offsets of header (`start`) and records (`data`), compressed size, record count."""
 
     start: int
     data: int
@@ -89,7 +89,7 @@ class AvroBlock(NamedTuple):
 
 
 def read_header(source: BinaryIO) -> AvroHeader:
-    """Read the header at the start of a container file; raise ValueError if it is no Avro file."""
+    """Read an Avro file's header; ValueError if it is no Avro file, or the codec is unknown."""
     if source.read(len(_MAGIC)) != _MAGIC:
         raise ValueError("it does not begin as an object container file")
     meta: dict[str, bytes] = {}
@@ -108,7 +108,7 @@ def read_header(source: BinaryIO) -> AvroHeader:
 
 
 def find_blocks(source: BinaryIO, header: AvroHeader, start: int, end: int) -> Iterator[AvroBlock]:
-    """Yield the blocks whose preceding marker begins in a byte range of the file; skip their data.
+    """Yield the blocks whose preceding sync marker begins in bytes `start` to `end`, exclusive.
 
     Ranges that cover the file find each block once.
 
@@ -133,7 +133,7 @@ def find_blocks(source: BinaryIO, header: AvroHeader, start: int, end: int) -> I
 
 
 def _find_sync(source: BinaryIO, sync: bytes, start: int, end: int) -> int:
-    """Return the offset of the first sync marker that begins in a byte range; -1 if none does."""
+    """Return the offset of the first sync marker that begins in `start` to `end`; -1 if none."""
     source.seek(start)
     held = b""
     while start < end and (data := source.read(_READ_BYTES)):
@@ -148,7 +148,7 @@ def _find_sync(source: BinaryIO, sync: bytes, start: int, end: int) -> int:
 def decompress_block(
     source: BinaryIO, block: AvroBlock, codec: str, guard: ExpansionGuard
 ) -> bytes:
-    """Read a block's records and decompress them, within the limits of the guard.
+    """Read and decompress a block's records; SourceError if they exceed the guard's limits.
 
     Raises:
         ValueError: they are damaged.
@@ -169,7 +169,7 @@ def decompress_block(
 
 
 def _decompress(create_decoder: Callable[[], Any], data: bytes) -> Iterator[bytes]:
-    """Decompress data with a decoder of the standard library; yield parts of at most 1 MiB."""
+    """Decompress by the standard library, in parts of at most 1 MiB; ValueError if cut off."""
     decoder = create_decoder()
     while not decoder.eof:
         part = decoder.decompress(data, _READ_BYTES)
@@ -180,6 +180,7 @@ def _decompress(create_decoder: Callable[[], Any], data: bytes) -> Iterator[byte
 
 
 def _decompress_zstandard(data: bytes) -> Iterator[bytes]:
+    """Decompress zstandard data, in parts of at most 1 MiB."""
     import zstandard
 
     with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data)) as plain:
@@ -188,7 +189,7 @@ def _decompress_zstandard(data: bytes) -> Iterator[bytes]:
 
 
 def _decompress_snappy(data: bytes) -> Iterator[bytes]:
-    """Decompress raw snappy, at most 1 GiB; raise ValueError if the checksum behind it differs."""
+    """Decompress an Avro snappy block; ValueError if over 1 GiB or the checksum is wrong."""
     size = shift = 0
     for byte in data[:5]:
         size |= (byte & 0x7F) << shift
@@ -214,7 +215,7 @@ _CODECS: dict[str, Callable[[bytes], Iterator[bytes]]] = {
 
 
 def _encode_long(number: int) -> bytes:
-    """Encode a number, which must not be negative, as a zigzag Avro long.
+    """Encode a number >= 0 as an Avro long, a zigzag varint.
 
     >>> _encode_long(64).hex()
     '8001'
@@ -229,7 +230,7 @@ def _encode_long(number: int) -> bytes:
 
 
 def _read_long(source: BinaryIO) -> int:
-    """Read a zigzag-encoded number; raise ValueError if it is longer than 64 bits."""
+    """Read an Avro long, a zigzag varint; raise ValueError if it is over ten bytes long."""
     number = 0
     for place in range(_MAX_LONG_BYTES):
         byte = _read_exactly(source, 1)[0]
@@ -240,7 +241,7 @@ def _read_long(source: BinaryIO) -> int:
 
 
 def _read_bytes(source: BinaryIO) -> bytes:
-    """Read a size and that many bytes; raise ValueError if they are more than 64 MiB."""
+    """Read bytes with their length before them; raise ValueError if they are over 64 MiB."""
     size = _read_long(source)
     if not 0 <= size <= _MAX_HEADER_BYTES:
         raise ValueError(f"its header claims to hold {size:,} bytes")
@@ -258,14 +259,14 @@ def _read_exactly(source: BinaryIO, size: int) -> bytes:
 
 
 class AvroColumn(NamedTuple):
-    """Arrow types of a column: `decoded` as fastavro decodes it, and `type` to cast that to."""
+    """A column's Arrow types: `decoded` for fastavro's values, `type` to which they are cast."""
 
     decoded: pa.DataType
     type: pa.DataType
 
 
 def resolve_avro_columns(schema: Any) -> dict[str, AvroColumn]:
-    """Return name -> Arrow types of the columns of a schema's records.
+    """Return name -> Arrow types for the fields of a record schema; SourceError if unsupported.
 
     Args:
         schema: parsed, with full names, as `fastavro.parse_schema` returns it.
@@ -287,7 +288,7 @@ def resolve_avro_columns(schema: Any) -> dict[str, AvroColumn]:
 
 
 def _prepare_schema(schema: Any) -> Any:
-    """Return a schema for fastavro that decodes values as they are stored; Arrow casts them later.
+    """Return a schema without logical types, so that fastavro decodes values as they are stored.
 
     Decimals, which fastavro would round, and UUIDs get logical types of our own; see
     `_import_fastavro`.
@@ -302,7 +303,7 @@ def _prepare_schema(schema: Any) -> Any:
 
 
 def _collect_named_types(schema: Any, named_types: dict[str, Any]) -> None:
-    """Add all named types of a schema to `named_types`; uses may precede definitions."""
+    """Add a schema's named types, nested ones included, to `named_types`."""
     if isinstance(schema, list):
         for part in schema:
             _collect_named_types(part, named_types)
@@ -318,7 +319,7 @@ def _collect_named_types(schema: Any, named_types: dict[str, Any]) -> None:
 def _resolve_type(
     schema: Any, path: str, named_types: Mapping[str, Any], outer_records: set[str]
 ) -> AvroColumn:
-    """Return the Arrow types of any Avro type; raise SourceError if none can hold its values.
+    """Return the Arrow types for an Avro type; SourceError if it has none or holds itself.
 
     Args:
         outer_records: names of the records around it.
@@ -355,7 +356,7 @@ def _resolve_type(
 def _resolve_record(
     schema: Any, path: str, named_types: Mapping[str, Any], outer_records: set[str]
 ) -> AvroColumn:
-    """Return the Arrow types of a record as structs; see `_resolve_type`."""
+    """Return the Arrow struct types for a record; SourceError as in `_resolve_type`."""
     columns = {
         f["name"]: _resolve_type(f["type"], f"{path}.{f['name']}", named_types, outer_records)
         for f in schema["fields"]
@@ -369,7 +370,7 @@ def _resolve_record(
 def _resolve_union(
     parts: list[Any], path: str, named_types: Mapping[str, Any], outer_records: set[str]
 ) -> AvroColumn:
-    """Return a union's only type besides null, or its widest number; SourceError without one."""
+    """Return the types of the member that fits all non-null ones; SourceError if none does."""
     columns = [
         _resolve_type(part, path, named_types, outer_records) for part in parts if part != "null"
     ]
@@ -386,7 +387,7 @@ def _resolve_union(
 
 
 def _fits_in(column: AvroColumn, wide: AvroColumn) -> bool:
-    """Whether `wide` is the type of `column`, or a number type that holds its values exactly."""
+    """Whether `wide` equals `column`, or is a number type that holds its values exactly."""
     return column == wide or (column.type, wide.type) in (
         (pa.int32(), pa.int64()),
         (pa.float32(), pa.float64()),
@@ -395,7 +396,7 @@ def _fits_in(column: AvroColumn, wide: AvroColumn) -> bool:
 
 
 def _resolve_primitive(kind: str, schema: Mapping[str, Any], path: str) -> AvroColumn:
-    """Return a primitive's or fixed's types by its logical type; SourceError for long decimals.
+    """Return the Arrow types for a primitive or fixed; SourceError for decimals over 76 digits.
 
     A logical type that is unknown, or does not fit, is ignored, as the specification demands.
     """
@@ -429,7 +430,7 @@ def _decode_uuid(value: bytes, *_: Any) -> Any:
 
 
 def read_footer(file: SourceFile, limits: UnpackLimits) -> Footer:
-    """Return a file's columns and parts of 1 MiB each, in which tasks find the blocks.
+    """Read an Avro file's schema, and divide the file into parts of 1 MiB for tasks.
 
     Raises:
         SourceError: it is no Avro file, or no table can hold its records.
@@ -442,7 +443,7 @@ def read_footer(file: SourceFile, limits: UnpackLimits) -> Footer:
 
 
 def read_batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
-    """Yield the records in 1 MiB parts `split.start` to `split.end`; SourceError if damaged."""
+    """Yield the records in 1 MiB parts `split.start` up to `split.end`; SourceError if damaged."""
     guard = ExpansionGuard(split.uri, limits)
     with (
         explain_read_errors(split.uri, _NAME),
@@ -463,7 +464,7 @@ def read_batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]
 def _read_pieces(
     source: BinaryIO, header: AvroHeader, split: Split, guard: ExpansionGuard
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the number and the encoded bytes of records, about 4 MiB of blocks at a time."""
+    """Decompress a split's blocks; yield record count and bytes, for about 4 MiB at a time."""
     records, size = 0, 0
     parts: list[bytes] = []
     for block in find_blocks(source, header, split.start * _PART_BYTES, split.end * _PART_BYTES):
@@ -478,8 +479,8 @@ def _read_pieces(
         yield records, b"".join(parts)
 
 
-def _parse_columns(schema: Any, name: str) -> dict[str, AvroColumn]:
-    """Return the columns of a file's schema; `name` is the file's, for errors.
+def _parse_columns(schema: Any, file_name: str) -> dict[str, AvroColumn]:
+    """Return the columns of an Avro schema; `file_name` is the file's, for error messages.
 
     Raises:
         ValueError: the schema is invalid.
@@ -490,7 +491,7 @@ def _parse_columns(schema: Any, name: str) -> dict[str, AvroColumn]:
         parsed = fastavro.parse_schema(schema, named_schemas={})
     except Exception as error:
         raise ValueError(f"its schema is none: {error}") from None
-    with name_file_in_errors(name):
+    with name_file_in_errors(file_name):
         return resolve_avro_columns(parsed)
 
 
@@ -498,10 +499,10 @@ def _to_arrow_schema(columns: Mapping[str, AvroColumn]) -> pa.Schema:
     return pa.schema([(name, column.type) for name, column in columns.items()])
 
 
-def _decode_records(schema: Any, records: int, data: bytes) -> list[dict[str, Any]]:
-    """Decode `records` records from their bytes; raise ValueError if the bytes are damaged."""
+def _decode_records(schema: Any, count: int, data: bytes) -> list[dict[str, Any]]:
+    """Decode a number of records from their bytes; raise ValueError if the bytes are damaged."""
     try:
-        array = io.BytesIO(_encode_long(records) + data + b"\0")
+        array = io.BytesIO(_encode_long(count) + data + b"\0")
         found: list[dict[str, Any]] = _import_fastavro().schemaless_reader(array, schema, None)
         return found
     except Exception as error:  # what it meets in damaged data it does not foresee
@@ -511,7 +512,7 @@ def _decode_records(schema: Any, records: int, data: bytes) -> list[dict[str, An
 def _create_batch(
     records: list[dict[str, Any]], columns: Mapping[str, AvroColumn]
 ) -> pa.RecordBatch:
-    """Return records as a batch, cast from the decoded types to those of the columns."""
+    """Make a record batch of decoded records, with values cast to the columns' final types."""
     arrays = []
     for name, column in columns.items():
         array = pa.array([record[name] for record in records], column.decoded)
@@ -520,7 +521,7 @@ def _create_batch(
 
 
 def _import_fastavro() -> Any:
-    """Import fastavro and register our logical types; raise MissingDependency without it."""
+    """Import fastavro and register our decoders in it; MissingDependency if not installed."""
     try:
         import fastavro
     except ImportError:

@@ -32,14 +32,14 @@ _HINT: Final = "have Spark read the file, and land that frame; or make the colum
 
 
 def read_footer(file: SourceFile, limits: UnpackLimits) -> Footer:
-    """Return a file's columns, a part per stripe, and the row count; SourceError if no ORC."""
+    """Read an ORC file's schema and row count, with one part per stripe; SourceError if no ORC."""
     with _open_file(file.split(0, -1, 0)) as opened:
         count = opened.nstripes
         return Footer(file, opened.schema, (file.bytes // max(1, count),) * count, opened.nrows)
 
 
 def read_batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
-    """Yield the stripes `split.start` to `split.end` of a file, each as one batch.
+    """Yield the stripes `split.start` up to `split.end` of a file, each as one record batch.
 
     Raises:
         SourceError: the file is damaged, unpacks to too much, or holds dates or timestamps that
@@ -60,7 +60,7 @@ def read_batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]
 
 
 def _read_stripe(opened: Any, stripe: int) -> pa.RecordBatch:
-    """Read a stripe; raise SourceError with the column whose timestamps nanoseconds can't hold."""
+    """Read a stripe; SourceError names the column whose timestamps don't fit in nanoseconds."""
     try:
         return opened.read_stripe(stripe)
     except pa.ArrowInvalid as error:
@@ -79,7 +79,7 @@ def _read_stripe(opened: Any, stripe: int) -> pa.RecordBatch:
 
 
 def _check_pyarrow_version(uri: str, schema: pa.Schema) -> None:
-    """Raise MissingDependency if there are dates or times, and this pyarrow may misread some."""
+    """Raise MissingDependency for date and time columns if pyarrow is older than version 25."""
     is_dated = any(
         pa.types.is_temporal(leaf.type)
         for field in schema
@@ -94,7 +94,7 @@ def _check_pyarrow_version(uri: str, schema: pa.Schema) -> None:
 
 
 def _check_ambiguous_times(batch: pa.RecordBatch) -> None:
-    """Raise SourceError for dates and local times so old that Java and Arrow may differ on them."""
+    """Raise SourceError for dates before 1582-10-15, and local timestamps before 1953."""
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         for path, leaf in iterate_leaves(array, name):
             if pa.types.is_date(leaf.type):

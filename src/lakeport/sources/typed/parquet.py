@@ -37,7 +37,7 @@ _BATCH_ROWS = 1 << 16
 
 
 def find_repeating_columns(metadata: Any, groups: Sequence[int]) -> list[str]:
-    """Return the paths of text columns that may repeat long texts: over 1 GiB once written out.
+    """Return the paths of text columns that may exceed 1 GiB per row group once decoded.
 
     Args:
         metadata: footer of a Parquet file whose row groups have been checked.
@@ -65,7 +65,7 @@ def _column_chunks(metadata: Any, groups: Sequence[int]) -> Iterator[Any]:
 
 
 def cut_by_text_bytes(batch: pa.RecordBatch, guard: ExpansionGuard) -> Iterator[pa.RecordBatch]:
-    """Yield a batch in pieces of at most 64 MiB of text or one row; SourceError by the guard."""
+    """Split a batch into pieces of at most 64 MiB of text, or one row; `guard` counts the bytes."""
     size = sum(map(_count_text_bytes, batch.columns))
     if size > _PIECE_BYTES and batch.num_rows > 1:
         half = batch.num_rows // 2
@@ -78,7 +78,7 @@ def cut_by_text_bytes(batch: pa.RecordBatch, guard: ExpansionGuard) -> Iterator[
 
 
 def _count_text_bytes(array: Any) -> int:
-    """Count the bytes that dictionary-encoded texts take once written out; 0 for other arrays."""
+    """Return the decoded size of dictionary-encoded texts in bytes; 0 for other arrays."""
     t = array.type
     if pa.types.is_dictionary(t):
         if not (pa.types.is_string(t.value_type) or pa.types.is_binary(t.value_type)):
@@ -97,7 +97,7 @@ _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799  # of the years 1
 
 
 def read_stored_schema(parquet: Any) -> pa.Schema:
-    """Return the schema of an open `ParquetFile` with text in place of ENUM, also in nested types.
+    """Return the Arrow schema of an open `ParquetFile`, with ENUMs as text, also nested ones.
 
     Arrow reads the logical type ENUM as bytes; the Parquet format says that it is UTF-8 text.
     """
@@ -110,7 +110,7 @@ def read_stored_schema(parquet: Any) -> pa.Schema:
 
 
 def _replace_enums(t: Any, leaves: Iterator[Any]) -> Any:
-    """Return a type with text in place of ENUM; take the type's leaf columns from `leaves`."""
+    """Return a type with text in place of ENUM; takes its leaf columns from `leaves`, in order."""
     if pa.types.is_struct(t):
         return pa.struct([f.with_type(_replace_enums(f.type, leaves)) for f in t])
     if pa.types.is_map(t):
@@ -121,7 +121,7 @@ def _replace_enums(t: Any, leaves: Iterator[Any]) -> Any:
 
 
 def cast_to_stored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Cast a batch's dictionaries or ENUMs to a schema's text types; bytes are not validated."""
+    """Cast a batch to a schema's types: dictionaries and ENUMs to text, without a UTF-8 check."""
     if batch.schema.types == schema.types:
         return batch
     arrays = [
@@ -134,25 +134,28 @@ def cast_to_stored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def find_int96_columns(parquet: Any) -> list[str]:
-    """Return the top-level columns of an open `ParquetFile` that hold INT96, also nested ones."""
+    """Return the top-level columns of an open `ParquetFile` that hold INT96, or nest it."""
     leaves = (parquet.schema.column(i) for i in range(len(parquet.schema)))
     names = {leaf.path.partition(".")[0] for leaf in leaves if leaf.physical_type == "INT96"}
     return [name for name in parquet.schema_arrow.names if name.partition(".")[0] in names]
 
 
-def check_int96_values(us: pa.RecordBatch, ns: pa.RecordBatch, s: pa.RecordBatch) -> None:
-    """Raise SourceError for INT96 finer than microseconds, or outside of the years 1 to 9999.
+def check_int96_values(
+    micros_rows: pa.RecordBatch, nanos_rows: pa.RecordBatch, seconds_rows: pa.RecordBatch
+) -> None:
+    """Raise SourceError for INT96 finer than microseconds, or outside the years 1 to 9999.
 
     Arrow cuts INT96 to the unit that it is asked for, and wraps what the unit can't reach, at
     2**64. The remainder of nanoseconds to microseconds is right all the same, as both wrap alike;
     whole seconds never wrap.
 
     Args:
-        us: rows as Arrow reads them with microseconds.
-        ns: the same rows, with nanoseconds.
-        s: the same rows, with seconds.
+        micros_rows: rows as Arrow reads them with microseconds.
+        nanos_rows: the same rows, with nanoseconds.
+        seconds_rows: the same rows, with seconds.
     """
-    for name, *arrays in zip(us.schema.names, us.columns, ns.columns, s.columns, strict=True):
+    columns = (rows.columns for rows in (micros_rows, nanos_rows, seconds_rows))
+    for name, *arrays in zip(micros_rows.schema.names, *columns, strict=True):
         for (path, micros), (_, nanos), (_, seconds) in zip(
             *(iterate_leaves(array, name) for array in arrays), strict=True
         ):
@@ -161,9 +164,9 @@ def check_int96_values(us: pa.RecordBatch, ns: pa.RecordBatch, s: pa.RecordBatch
             _check_int96_leaf(path, *(leaf.cast(pa.int64()) for leaf in (micros, nanos, seconds)))
 
 
-def _check_int96_leaf(path: str, us: Any, ns: Any, s: Any) -> None:
-    """Raise SourceError for a leaf column, as integers in three units; see `check_int96_values`."""
-    found = pc.min_max(s).as_py()
+def _check_int96_leaf(path: str, micros: Any, nanos: Any, seconds: Any) -> None:
+    """Raise SourceError if a column's values, as integers in three units, are not storable."""
+    found = pc.min_max(seconds).as_py()
     if found["min"] is None:
         return
     if found["min"] < _FIRST_SECOND or found["max"] > _LAST_SECOND:
@@ -171,7 +174,7 @@ def _check_int96_leaf(path: str, us: Any, ns: Any, s: Any) -> None:
             f"column {path!r} holds a date outside the years 1 to 9999",
             "correct the values in the source, or make the column text.",
         )
-    if pc.any(pc.not_equal(pc.subtract(ns, pc.multiply(us, 1000)), 0)).as_py():
+    if pc.any(pc.not_equal(pc.subtract(nanos, pc.multiply(micros, 1000)), 0)).as_py():
         raise SourceError(
             f"column {path!r} holds timestamps that are finer than microseconds",
             "round them to microseconds where the file is written, or make the column text.",
@@ -179,7 +182,7 @@ def _check_int96_leaf(path: str, us: Any, ns: Any, s: Any) -> None:
 
 
 def read_footer(file: SourceFile, limits: UnpackLimits) -> Footer:
-    """Return a file's columns, the bytes of each row group, and the number of rows.
+    """Read a Parquet file's schema, row count and the uncompressed bytes of each row group.
 
     Raises:
         SourceError: it is no whole Parquet file, or its pages unpack to more than the limits allow.
@@ -192,7 +195,7 @@ def read_footer(file: SourceFile, limits: UnpackLimits) -> Footer:
 
 
 def read_batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the row groups `split.start` to `split.end` of a file.
+    """Yield the rows of the row groups `split.start` up to `split.end` of a file.
 
     Raises:
         SourceError: the file is damaged, unpacks to too much, or holds dates or timestamps that
@@ -250,7 +253,7 @@ def _open_parquet(
 
 
 def _check_column_metadata(parquet: Any, groups: Sequence[int]) -> None:
-    """Raise OSError if row groups' column metadata are broken, which would crash pyarrow later.
+    """Raise OSError for broken column metadata of row groups, which would crash pyarrow later.
 
     Args:
         parquet: a `ParquetFile` with a buffer, so that opening a row group reads no page.
@@ -262,7 +265,7 @@ def _check_column_metadata(parquet: Any, groups: Sequence[int]) -> None:
 
 
 def _read_row_groups(parquet: Any, split: Split, columns: list[str] | None = None) -> Iterator[Any]:
-    """Yield a split's rows in batches; raise SourceError if the footer tells another number."""
+    """Yield a split's rows in batches; SourceError if the footer has another number of rows."""
     groups = list(range(split.start, split.end))
     expected = sum(parquet.metadata.row_group(i).num_rows for i in groups)
     found = 0
@@ -277,7 +280,7 @@ def _read_row_groups(parquet: Any, split: Split, columns: list[str] | None = Non
 
 
 def _check_int96_columns(split: Split, columns: list[str], calendar: HybridCalendar | None) -> None:
-    """Read INT96 columns in three units and check them; see `check_int96_values`."""
+    """Read INT96 columns in three units; SourceError if microseconds can't hold the values."""
     with (
         _open_parquet(split) as us,
         _open_parquet(split, "ns") as ns,
@@ -290,7 +293,7 @@ def _check_int96_columns(split: Split, columns: list[str], calendar: HybridCalen
 
 
 def _read_pieces(parquet: Any, split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
-    """Yield a split's rows in pieces that fit in memory; repeated texts stay dictionaries."""
+    """Yield a split's rows in pieces of bounded size; repeated texts stay dictionary-encoded."""
     metadata, groups = parquet.metadata, range(split.start, split.end)
     guard = ExpansionGuard(split.uri, limits, sum_compressed_bytes(metadata, groups))
     repeating = find_repeating_columns(metadata, groups)

@@ -44,7 +44,7 @@ _DECIMALS = {
 
 
 class _TypedFormat(NamedTuple):
-    """The functions of one file format, and its name for errors.
+    """The functions that read one file format, and its name for error messages.
 
     Attributes:
         read_batches: yields a split's rows with the file's own types.
@@ -69,7 +69,7 @@ _FORMATS = {
 
 
 def plan_typed(files: FileSet) -> Batch:
-    """Read the footers of typed files; plan one batch with merged schemas, split between parts.
+    """Plan one batch of Parquet, Arrow, ORC or Avro files: merge their schemas, make splits.
 
     Raises:
         InputError: a file is not of its format, or the files' columns don't go together.
@@ -94,7 +94,7 @@ def plan_typed(files: FileSet) -> Batch:
 
 
 def read_checked_footer(file: SourceFile, limits: UnpackLimits = DEFAULT_LIMITS) -> list[Footer]:
-    """Read a file's footer, with types that tables can store, in a list. Runs inside tasks.
+    """Read a file's footer in a task; return it in a list, with types that tables can store.
 
     Raises:
         SourceError: it is not of its format, a column's type can't be stored, two columns have one
@@ -118,7 +118,7 @@ def read_checked_footer(file: SourceFile, limits: UnpackLimits = DEFAULT_LIMITS)
 def merge_schemas(
     footers: Sequence[Footer], declared: Mapping[str, pa.DataType]
 ) -> tuple[pa.Schema, frozenset[str]]:
-    """Return all columns of all files, each of the narrowest type for the values of all files.
+    """Merge files' schemas: a column gets the narrowest type that holds the values of all files.
 
     Integers and floats of different widths get the wider, and together a double; integers and
     decimals get a decimal, dates and timestamps a timestamp. Members that some files lack are null
@@ -166,7 +166,7 @@ def _describe_type(type_: pa.DataType) -> str:
 
 
 def _find_wider_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    """Return the narrowest type that holds the values of both exactly; None if there is none."""
+    """Return the narrowest type that holds both types' values exactly; None if there is none."""
     if a.equals(b, check_metadata=True) or pa.types.is_null(b):
         return a
     if pa.types.is_null(a):
@@ -215,7 +215,7 @@ def _merge_structs(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 
 
 def split_at_parts(footers: Sequence[Footer], split_bytes: int) -> tuple[Split, ...]:
-    """Split files between parts, such as row groups, into ranges of about `split_bytes` each."""
+    """Make splits of about `split_bytes` each; files are cut only between parts (row groups)."""
     splits: list[Split] = []
     for footer in footers:
         start = size = 0
@@ -231,7 +231,7 @@ def split_at_parts(footers: Sequence[Footer], split_bytes: int) -> tuple[Split, 
 
 @dataclass(frozen=True, slots=True)
 class TypedReader(DeclaredReader):
-    """Reader of splits of typed files; implements `lakeport.model.Reader`.
+    """Reader of splits of Parquet, Arrow, ORC or Avro files.
 
     Attributes:
         mixed: columns with a declared type that have other types in other files.
