@@ -103,7 +103,7 @@ def digest_texts(texts: Iterable[str]) -> pa.Array:
 def split_by_known(
     batches: Iterable[pa.RecordBatch], known_digests: pa.Array
 ) -> tuple[Sequence[str] | None, Sequence[str]]:
-    """Split texts into new ones, None if over 100,000, and ones with a known digest; distinct."""
+    """Split distinct texts: new ones (None if over 100,000), and ones whose digest is known."""
     old, new = dict[str, None](), dict[str, None]()
     for batch in batches:
         texts = batch.column(0)
@@ -400,7 +400,7 @@ class _CursorQueries:
         return f"{self.name} > {last}"
 
     def count_changed(self, saved: Mapping[str, Any]) -> int:
-        """Count changed rows among loaded ones with the last cursor value; 0 if rows are merged.
+        """Count loaded rows at the last cursor value that changed since; 0 if rows are merged.
 
         Returns 0 if the bookmark has no digests of whole rows: without keys, and of too many rows.
         """
@@ -430,19 +430,19 @@ class _CursorQueries:
         among = f" AND {self._in_condition(self._select_texts(left))}"
         return max(0, self._count_newest(last, among) - int(saved["rows"]))
 
-    def upper_condition(self, newest: str, texts: Sequence[str] | None = None) -> str:
-        """Return the SQL condition of rows whose cursor is at most `newest`.
+    def upper_condition(self, newest: str, digests: Sequence[str] | None = None) -> str:
+        """Return the SQL condition of rows up to `newest`; rows equal to it may need a digest.
 
-        If tasks don't share a snapshot, the rows with that value are limited to those of `texts`:
+        If tasks don't share a snapshot, the rows with that value are limited to those of `digests`:
         a row that gets the value later is not in the bookmark, and is left to the next load.
         """
         last = sql_literal(newest, self.column.type)
-        texts = self._select_texts(texts or ())
-        if self.dialect.shares_snapshots or not texts:
+        digests = self._select_texts(digests or ())
+        if self.dialect.shares_snapshots or not digests:
             return f"{self.name} <= {last}"
         return (
             f"{self.name} <= {last} AND CASE WHEN {self.name} < {last} THEN 1 "
-            f"WHEN {self._in_condition(texts)} THEN 1 ELSE 0 END = 1"
+            f"WHEN {self._in_condition(digests)} THEN 1 ELSE 0 END = 1"
         )
 
     def read_newest_rows(self, newest: str) -> _NewestRows:
@@ -476,7 +476,7 @@ class _CursorQueries:
         return int(self._session.fetch_value(query))
 
     def _after_condition(self, value_sql: str, digests: Sequence[str], *, matching: bool) -> str:
-        """Return the SQL condition of rows above a value, and of rows equal to it by digest.
+        """Return SQL for rows above a value, and rows equal to it with or without digests.
 
         Args:
             matching: whether rows with the value must have one of these digests, or none of them.
@@ -676,7 +676,7 @@ class DatabaseFlushes:
     def _plan_ranges(
         self, relation: str, where: str, columns: Columns, size_bytes: int
     ) -> tuple[str, ...]:
-        """Return SQL conditions that divide the rows among tasks; one empty one to not divide."""
+        """Return SQL conditions that divide the rows among tasks; `("",)` for a single range."""
         source, dialect = self.source, self._dialect
         column = find_column(source.split_by, columns, "split_by") if source.split_by else None
         if not dialect.shares_snapshots:

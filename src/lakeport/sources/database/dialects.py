@@ -250,7 +250,7 @@ class SqlDialect:
         return f"CAST({expression} AS VARCHAR)"
 
     def digest_expression(self, names: tuple[str, ...]) -> str:
-        """Return SQL for a row's digest, a text: equal only if all columns `names` are equal.
+        """Return an SQL expression that makes one text of columns `names`, unique to their values.
 
         Each value is preceded by its length, so that joined values can't be confused.
         """
@@ -422,7 +422,7 @@ class PostgresDialect(SqlDialect):
     def infer_open_types(
         self, relation: str, where: str, columns: Columns
     ) -> tuple[Columns, tuple[str, ...]]:
-        """Type `numeric` columns without precision: a decimal that holds all values, else text."""
+        """Give `numeric` columns without precision a fitting decimal, else text; return notes, too."""
         open_ = [column for column in columns if column.type in (_OPEN_TYPE, pa.list_(_OPEN_TYPE))]
         if not open_:
             return columns, ()
@@ -553,7 +553,7 @@ def _array_column(field: pa.Field, item_type: str, sql: str) -> DatabaseColumn:
 
 
 def _decimal_type(typmod: int) -> pa.DataType:
-    """Return the decimal type of a `numeric` typmod; `_OPEN_TYPE` if none, or over 38 digits.
+    """Return the decimal type of a `numeric` typmod; the null type if none, or over 38 digits.
 
     >>> _decimal_type(655366), _decimal_type(-1) == _OPEN_TYPE
     (Decimal128Type(decimal128(10, 2)), True)
@@ -584,7 +584,7 @@ def _digit_aggregates(column: DatabaseColumn) -> str:
 def _choose_numeric_type(
     column: DatabaseColumn, scale: int, integer_digits: int, has_nan: bool
 ) -> tuple[DatabaseColumn, str]:
-    """Return a `numeric` column typed as a decimal that holds all values, else text; and a note.
+    """Give a `numeric` column a decimal type that holds all values, else text; also return a note.
 
     Args:
         scale: the largest number of digits behind the point.
@@ -612,7 +612,7 @@ def _read_metadata(field: pa.Field, key: bytes) -> str:
 
 
 class SqliteDialect(SqlDialect):
-    """SQL dialect of SQLite, where each value has a type of its own, and not each column."""
+    """SQL dialect of SQLite, where each value may have a type of its own."""
 
     def resolve_table(self, table: str) -> str:
         """Return a table's name as quoted SQL; SourceError if there is no such table or view."""
@@ -628,7 +628,7 @@ class SqliteDialect(SqlDialect):
         return quote_identifier(table)
 
     def describe_columns(self, relation: str) -> Columns:
-        """Return columns of their declared types; type null where `infer_open_types` decides."""
+        """Return columns with their declared types; others get the null type for now."""
         names = self.session.fetch_schema(f"SELECT * FROM {relation} LIMIT 0").names
         check_column_names("the query", names)
         declared: Mapping[str, str] = {}
@@ -641,7 +641,7 @@ class SqliteDialect(SqlDialect):
     def infer_open_types(
         self, relation: str, where: str, columns: Columns
     ) -> tuple[Columns, tuple[str, ...]]:
-        """Give columns of type null a type by their values; return all columns, and notes."""
+        """Infer types of undeclared columns from their values; return all columns, and notes."""
         open_ = [column for column in columns if pa.types.is_null(column.type)]
         if not open_:
             return columns, ()
@@ -690,7 +690,7 @@ class SqliteDialect(SqlDialect):
 
 
 def _declared_column(name: str, declared_type: str) -> DatabaseColumn:
-    """Make a column by SQLite's rules for its declared type; type null if they say nothing."""
+    """Make a column by SQLite's rules for its declared type; the null type if no rule applies."""
     sql = quote_identifier(name)
     if "BOOL" in declared_type:
         return _checked_column(name, sql, pa.bool_(), f"{sql} NOT IN (0, 1)", declared_type)
@@ -720,7 +720,7 @@ def _number_column(name: str, sql: str, declared_type: str) -> DatabaseColumn:
 def _checked_column(
     name: str, sql: str, type_: pa.DataType, refused_sql: str, declared_type: str
 ) -> DatabaseColumn:
-    """Make a column with a check that refuses values, but not null, for which an SQL is true."""
+    """Make a column whose check refuses non-null values for which `refused_sql` is true."""
     plain = quote_identifier(name)
     return DatabaseColumn(
         name,
@@ -735,7 +735,7 @@ def _checked_column(
 
 
 def _column_by_values(column: DatabaseColumn, storage_classes: set[str]) -> DatabaseColumn:
-    """Type a column by its values' storage classes; SourceError if no type holds all values."""
+    """Give a column a type by its values' storage classes; SourceError if none holds them all."""
     name, sql = column.name, quote_identifier(column.name)
     if storage_classes <= {"integer", "real"} and storage_classes:
         if "real" in storage_classes:

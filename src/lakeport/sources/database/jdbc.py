@@ -74,7 +74,7 @@ def _load_frame(
 
 
 def _plan_ranges(source: DatabaseSource, engine: SparkEngine, frame: DataFrame) -> dict[str, str]:
-    """Return Spark's options to partition by `split_by`; empty without values, or ConfigError."""
+    """Return JDBC options to partition by `split_by`, empty if all null; ConfigError if unfit."""
     name = source.split_by
     kinds = {field.name: type(field.dataType).__name__ for field in frame.schema}
     if name not in kinds:

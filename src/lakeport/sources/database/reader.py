@@ -100,7 +100,7 @@ class DatabaseReader(DeclaredReader):
 
 
 def count_ranges(size_bytes: int, cores: int) -> int:
-    """Return how many ranges to read, 1 to 1000, of 16 MiB or more; `cores` if the size is -1.
+    """Return the number of ranges to read `size_bytes` in: 1 to 1000; `cores` if it is -1.
 
     >>> count_ranges(1 << 20, 4), count_ranges(1 << 30, 4), count_ranges(1 << 40, 4)
     (1, 16, 1000)

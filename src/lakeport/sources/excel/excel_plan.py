@@ -92,7 +92,7 @@ def plan_excel(files: FileSet) -> Batch:
 
 
 def _to_csv_files(files: FileSet, sheets: list[_CsvSheet]) -> FileSet:
-    """Return the converted files as a set of CSV files; their cells type undeclared columns."""
+    """Return a `FileSet` of converted CSV files; undeclared columns get types from their cells."""
     written = CsvOptions(detect=False, null_values=("",), infer_types=files.csv.infer_types)
     cells: dict[str, set[CellKind]] = {}
     for sheet in sheets:
@@ -115,7 +115,7 @@ def _convert_sheet(
     has_header: bool,
     numbered_file: tuple[int, SourceFile],
 ) -> list[_CsvSheet]:
-    """Convert a workbook's sheet to a CSV file in the spool, in a task; return a list with it.
+    """Convert a workbook's sheet to a CSV file in the spool; return a list with it. Runs in tasks.
 
     Args:
         sheet_name: the sheet's name; empty for the first visible one.
@@ -151,7 +151,7 @@ def _convert_sheet(
 
 
 def _skip_titles(rows: Iterator[Row]) -> tuple[int, Iterator[Row]]:
-    """Skip title rows above the header, 0 if unsure; return their count, and the rows left.
+    """Skip title rows above the header; return their count (0 if unsure), and the other rows.
 
     Titles have one cell each. The header below them has several cells, all different texts, and the
     next rows have several cells, too. Unless that is certain, no row is a title.
@@ -213,7 +213,7 @@ class _SheetColumns:
     errors: dict[int, int] = field(default_factory=dict)
 
     def add(self, row: Row, json_file: Any) -> None:
-        """Add a row: the first as header, if the sheet has one; append others to a file as JSON."""
+        """Add a row: the first is the header, if there is one; write others to a file as JSON."""
         if not self.first_row:
             self.first_row = row.number
             if self.has_header:

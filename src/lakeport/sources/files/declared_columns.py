@@ -30,7 +30,7 @@ ColumnDeclaration = Mapping[str, Any] | str | PathLike[str]
 
 
 def load_declaration(declaration: ColumnDeclaration | None) -> Mapping[str, Any] | None:
-    """Return a declaration of columns as a mapping, read from a file if given as path; or None.
+    """Return a column declaration as a mapping, from its file if it is a path; None for None.
 
     Raises:
         ConfigError: the file can't be read, or the declaration is neither a path nor a mapping.
@@ -121,7 +121,7 @@ def override_types(fields: tuple[Field, ...], columns: Mapping[str, str]) -> tup
 
 
 def get_json_type(declared: FieldType, schema_type: FieldType) -> FieldType:
-    """Return the type to parse JSON as: `declared`, or `schema_type` if later cast to text.
+    """Return the type to parse JSON as: `declared`, or `schema_type` to cast to text later.
 
     >>> get_json_type(FieldType(Kind.STRING), FieldType(Kind.INTEGER)).kind
     <Kind.INTEGER: 'integer'>

@@ -88,7 +88,7 @@ class SourcePath:
 
     @classmethod
     def of(cls, source: str, storage_for: StorageFor | None) -> SourcePath:
-        """Make the path of a user's text; `storage_for` returns its store, None if it is local."""
+        """Make a `SourcePath` of a path or URI; `storage_for` returns its store, None if local."""
         scheme, _, rest = source.partition("://")
         source = f"{scheme}://{rest}/" if rest and "/" not in rest else source
         storage = storage_for(get_fixed_folder(source)) if storage_for else None
@@ -190,7 +190,7 @@ class SourcePath:
 
 
 def get_format(name: str) -> str:
-    """Return a file's format by its suffix, before a compression's suffix; empty if unknown.
+    """Return a file's format by its suffix, ignoring one such as `.gz`; empty if unknown.
 
     >>> get_format("flights.CSV.gz"), get_format("notes.txt")
     ('csv', '')
@@ -218,7 +218,7 @@ def _listed_from_stat(path: str, status: os.stat_result) -> ListedFile:
 
 
 def _walk_folder(folder: str, after_path: str = "") -> Iterator[ListedFile]:
-    """Yield the files below a folder that sort after `after_path`; SourceError if a Delta table."""
+    """Yield the files below a folder that sort after `after_path`; SourceError for Delta tables."""
     real = os.path.realpath(folder)
     waiting = [folder.rstrip("/")]
     while waiting:
@@ -304,7 +304,7 @@ def _translate_glob(text: str) -> str:
 
 
 def _delta_table_error(folder: str) -> SourceError:
-    """Build the error for a Delta table's folder that is read as plain files."""
+    """Build the error for reading a Delta table's folder as plain files."""
     return SourceError(
         f"{folder!r} is a Delta table, and its folder also holds files of rows that are gone",
         "land it as a table, `lakeport.land(lakeport.TablesSource(tables=...), ...)`; or name "
@@ -411,7 +411,7 @@ def check_one_format(files: Sequence[SourceFile]) -> None:
 
 
 def no_files_error(place: SourcePath, unknown_files: Sequence[SourceFile] = ()) -> SourceError:
-    """Build the error for a path without a readable file, but perhaps with `unknown_files`."""
+    """Build the error for a path without a file of known format; `unknown_files` are others."""
     source, storage = place.source, place.storage
     if unknown_files:
         return SourceError(

@@ -159,7 +159,7 @@ def read_segment(source: Any) -> Iterator[ListedFile]:
 
 
 def merge_segments(segments: Sequence[Iterable[ListedFile]]) -> Iterator[ListedFile]:
-    """Merge sorted segments into one; of files in several, yield the last segment's entry."""
+    """Merge sorted segments; for a file in several of them, yield the last segment's entry."""
     before = None
     for file in heapq.merge(*reversed(segments), key=attrgetter("uri")):
         if file.uri != before:
@@ -257,7 +257,7 @@ class NewFiles:
             yield replace(flush, batches=batches)
 
     def _list_places(self) -> Iterator[ListedFile]:
-        """Yield the files of all paths; with `ordered`, only after the last URI, then updated."""
+        """Yield the files of all paths; with `ordered`, only after the last URI; note the new last."""
         for place in self._places:
             if not self._source.ordered:
                 yield from place.list_files()

@@ -80,7 +80,7 @@ def check_signature(file: SourceFile, *, texts: bool = True) -> None:
 
 
 def _detect_format(head: bytes, file: SourceFile, *, texts: bool) -> tuple[str, str]:
-    """Return a name and the format for a file's first bytes; both empty if they are unknown.
+    """Detect a format by first bytes; return its name in words and ours, both empty if unknown.
 
     The format is empty if no format of lakeport reads such a file.
     """
@@ -148,7 +148,7 @@ class SourceFile:
         return f"{self.uri.rpartition('/')[0]}/{self.member}" if self.member else self.uri
 
     def open(self, limits: UnpackLimits = _CHECKED) -> BinaryIO:
-        """Open the stored bytes; an archive's file is unpacked, not seekable. Raises SourceError.
+        """Open the stored bytes; an archive's file is unpacked, unseekable. SourceError on failure.
 
         Args:
             limits: the maximum size and expansion ratio of a file of an archive. Without them its

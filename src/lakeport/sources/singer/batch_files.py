@@ -45,7 +45,7 @@ class BatchLines:
 
 
 def default_batch_roots() -> tuple[Path, ...]:
-    """Return the folders allowed for BATCH files by default: the temporary and the current.
+    """Return the default folders for BATCH files: the temporary and the current one, if not `/`.
 
     `/` is left out: it would allow every file.
     """

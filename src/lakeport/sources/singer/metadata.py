@@ -58,7 +58,7 @@ def add_metadata_fields(fields: Sequence[Field]) -> tuple[Field, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RecordMetadata:
-    """When a run and one of its batches began, in microseconds since 1970; fills in columns."""
+    """Start times of a run and a batch, in microseconds since 1970; writes `_sdc_*` columns."""
 
     sync_started_micros: int
     batched_micros: int
@@ -84,7 +84,7 @@ class RecordMetadata:
 
 
 class ReceiveTimes:
-    """When each record of a split was read, by a file beside the split; else `default_micros`.
+    """When each record of a split was read, from a file beside its data; else `default_micros`.
 
     Raises:
         SourceError: the sidecar can't be read.

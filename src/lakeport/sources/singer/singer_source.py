@@ -230,7 +230,7 @@ class BatchCollector:
         self._count_records(stream, lines.end, lines.records)
 
     def _open_segment(self, stream: SingerStream, *, envelope: bool) -> SpoolSegment:
-        """Return the stream's open segment; begin one if none is open or `envelope` differs."""
+        """Return the open segment, for messages (`envelope`) or bare records; else begin one."""
         if stream.segment is not None and stream.has_envelope != envelope:
             self._close_batch(stream)
         if stream.segment is None:
@@ -328,7 +328,7 @@ class BatchCollector:
         return RecordMetadata(self._sync_started, stream.begun_micros)
 
     def _parse_fields(self, message: SchemaMessage) -> tuple[Field, ...]:
-        """Return a SCHEMA's columns, with types of config key `columns`; and `_sdc_*` ones if set."""
+        """Return a SCHEMA's columns, with types of config key `columns`; and `_sdc_*` if set."""
         from lakeport.schema.jsonschema import parse_schema
         from lakeport.sources.files.declared_columns import override_types
 
@@ -489,7 +489,7 @@ class SingerSource:
         self._collector.spool_line(stream, line.lstrip(b" \t\r"), self.lines)
 
     def _find_stream(self, stream_name: str) -> SingerStream | None:
-        """Return a stream, declared by the catalog if it has no SCHEMA yet; None if in neither."""
+        """Return a stream, declared from the catalog if need be; None if it has no SCHEMA at all."""
         if stream_name not in self._collector.streams and stream_name in self._catalog:
             self._declare_stream(self._catalog[stream_name])
         return self._collector.streams.get(stream_name)
@@ -529,7 +529,7 @@ class SingerSource:
             self._router.add_stream(message.stream)
 
     def _activate_version(self, stream: str, version: int) -> None:
-        """Activate a table version in the next flush; in the last one if no record has come yet."""
+        """Activate a table version in the next flush; in the final one if no record has come yet."""
         known = self._find_stream(stream)
         # Before its records a version is not complete: it is activated at the input's end.
         early = known is None or known.records == 0

@@ -319,7 +319,7 @@ def _collect_named_types(schema: Any, named_types: dict[str, Any]) -> None:
 def _resolve_type(
     schema: Any, path: str, named_types: Mapping[str, Any], outer_records: set[str]
 ) -> AvroColumn:
-    """Return the Arrow types for an Avro type; SourceError if it has none or holds itself.
+    """Return the Arrow types for an Avro type; SourceError if there are none, or it is recursive.
 
     Args:
         outer_records: names of the records around it.
@@ -370,7 +370,7 @@ def _resolve_record(
 def _resolve_union(
     parts: list[Any], path: str, named_types: Mapping[str, Any], outer_records: set[str]
 ) -> AvroColumn:
-    """Return the types of the member that fits all non-null ones; SourceError if none does."""
+    """Return the Arrow types that hold all non-null members of a union; SourceError if none do."""
     columns = [
         _resolve_type(part, path, named_types, outer_records) for part in parts if part != "null"
     ]
@@ -500,7 +500,7 @@ def _to_arrow_schema(columns: Mapping[str, AvroColumn]) -> pa.Schema:
 
 
 def _decode_records(schema: Any, count: int, data: bytes) -> list[dict[str, Any]]:
-    """Decode a number of records from their bytes; raise ValueError if the bytes are damaged."""
+    """Decode `count` records from their bytes; raise ValueError if the bytes are damaged."""
     try:
         array = io.BytesIO(_encode_long(count) + data + b"\0")
         found: list[dict[str, Any]] = _import_fastavro().schemaless_reader(array, schema, None)

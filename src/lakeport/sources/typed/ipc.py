@@ -30,7 +30,7 @@ def read_footer(file: SourceFile, limits: UnpackLimits) -> Footer:
 
 
 def read_batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
-    """Yield batches `split.start` up to `split.end`, of a stream all; SourceError if damaged."""
+    """Yield batches `split.start` up to `split.end`, or a whole stream; SourceError if damaged."""
     with _open_reader(split) as opened:
         with open_split(split) as source:
             guard = ExpansionGuard(split.uri, limits, packed=source.seek(0, 2))
@@ -40,7 +40,7 @@ def read_batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]
 
 
 def _iterate_batches(opened: Any, split: Split) -> Iterator[pa.RecordBatch]:
-    """Yield the split's batches from an open reader, of a stream all, each fully validated."""
+    """Yield the split's batches, or a whole stream's, from an open reader; validate each in full."""
     found = (
         map(opened.get_batch, range(split.start, split.end))
         if isinstance(opened, pa.ipc.RecordBatchFileReader)

@@ -134,7 +134,7 @@ def cast_to_stored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def find_int96_columns(parquet: Any) -> list[str]:
-    """Return the top-level columns of an open `ParquetFile` that hold INT96, or nest it."""
+    """Return the top-level columns of an open `ParquetFile` that hold INT96 at any depth."""
     leaves = (parquet.schema.column(i) for i in range(len(parquet.schema)))
     names = {leaf.path.partition(".")[0] for leaf in leaves if leaf.physical_type == "INT96"}
     return [name for name in parquet.schema_arrow.names if name.partition(".")[0] in names]
