@@ -422,7 +422,7 @@ class PostgresDialect(SqlDialect):
     def infer_open_types(
         self, relation: str, where: str, columns: Columns
     ) -> tuple[Columns, tuple[str, ...]]:
-        """Give `numeric` columns without precision a fitting decimal, else text; return notes, too."""
+        """Give `numeric` columns without precision a fitting decimal, else text; return notes."""
         open_ = [column for column in columns if column.type in (_OPEN_TYPE, pa.list_(_OPEN_TYPE))]
         if not open_:
             return columns, ()

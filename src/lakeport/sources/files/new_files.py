@@ -257,7 +257,7 @@ class NewFiles:
             yield replace(flush, batches=batches)
 
     def _list_places(self) -> Iterator[ListedFile]:
-        """Yield the files of all paths; with `ordered`, only after the last URI; note the new last."""
+        """Yield the files of all paths; with `ordered`, only after the last URI, which it notes."""
         for place in self._places:
             if not self._source.ordered:
                 yield from place.list_files()

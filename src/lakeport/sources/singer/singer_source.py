@@ -489,7 +489,7 @@ class SingerSource:
         self._collector.spool_line(stream, line.lstrip(b" \t\r"), self.lines)
 
     def _find_stream(self, stream_name: str) -> SingerStream | None:
-        """Return a stream, declared from the catalog if need be; None if it has no SCHEMA at all."""
+        """Return a stream, declared from the catalog if need be; None if it has no SCHEMA."""
         if stream_name not in self._collector.streams and stream_name in self._catalog:
             self._declare_stream(self._catalog[stream_name])
         return self._collector.streams.get(stream_name)
@@ -529,7 +529,7 @@ class SingerSource:
             self._router.add_stream(message.stream)
 
     def _activate_version(self, stream: str, version: int) -> None:
-        """Activate a table version in the next flush; in the final one if no record has come yet."""
+        """Activate a table version in the next flush; in the final one if it has no record yet."""
         known = self._find_stream(stream)
         # Before its records a version is not complete: it is activated at the input's end.
         early = known is None or known.records == 0

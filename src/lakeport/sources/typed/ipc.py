@@ -40,7 +40,7 @@ def read_batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]
 
 
 def _iterate_batches(opened: Any, split: Split) -> Iterator[pa.RecordBatch]:
-    """Yield the split's batches, or a whole stream's, from an open reader; validate each in full."""
+    """Yield the split's batches, or a whole stream, from an open reader; each fully validated."""
     found = (
         map(opened.get_batch, range(split.start, split.end))
         if isinstance(opened, pa.ipc.RecordBatchFileReader)
