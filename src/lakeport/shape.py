@@ -232,7 +232,7 @@ class Shape:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _source_field(self, name: str) -> pa.Field:
-        """Return a source's field with its declared type, or with null types if it has any."""
+        """Return a source's field with its declared type, or its original one with null types."""
         if name in self.untyped:
             return pa.field(name, self.untyped[name])
         type_ = self.rules.types.get(name)

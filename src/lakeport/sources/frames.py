@@ -62,7 +62,7 @@ def is_spark_frame(value: object) -> bool:
 
 
 def _get_frame_kind(value: object) -> str:
-    """Return a frame's kind, such as `pandas`, "stream" or "records"; empty if it is no frame."""
+    """Return a frame's kind, such as `pandas`, `stream` or `records`; empty for other values."""
     for cls in type(value).__mro__:
         library = cls.__module__.partition(".")[0]
         kind = _CLASSES.get((library, cls.__name__))

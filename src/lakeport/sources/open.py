@@ -222,7 +222,7 @@ class SourceOpener:
         size: int = -1,
         is_tap: bool = False,
     ) -> OpenedSource:
-        """Open a stream of Singer messages; spool records, or refer to the file `origin`."""
+        """Open Singer messages; spool the records, unless tasks can read them in `origin`."""
         uploader = SpoolUploader(self.spool)
         writer = SpoolWriter(
             self.spool.folder,

@@ -181,7 +181,7 @@ def _build_column(name: str, values: list[Any], options: RecordOptions) -> pa.Ar
 
 
 def _needs_text(values: Sequence[Any]) -> bool:
-    """Whether values are numbers of several types, or over 2^53, which text keeps exactly."""
+    """Whether values are finite numbers of several types, or over 2^53: text keeps them exact."""
     present = [value for value in values if value is not None]
     kinds = {type(value) for value in present}
     large = any(isinstance(value, int) and abs(value) > _EXACT for value in present)
@@ -191,7 +191,7 @@ def _needs_text(values: Sequence[Any]) -> bool:
 
 
 def _format_number(value: Any) -> str | None:
-    """Format a number for parsing as any numeric type, whole ones without a point; None stays."""
+    """Format a number for parsing as any numeric type, whole ones without a point; None is None."""
     if value is None:
         return None
     if isinstance(value, Decimal):

@@ -339,7 +339,7 @@ class SpoolSegment:
             self._write(lines)
 
     def _mark_time(self) -> None:
-        """Add the time to the sidecar if it has changed since the last mark, in milliseconds."""
+        """Add the time, rounded up to a millisecond, to the sidecar if it has changed."""
         now = -(-time.time_ns() // 1000 // _TICK) * _TICK
         if now != self._last_time:
             self._time_marks += _PAIR.pack(self._file_records, now)

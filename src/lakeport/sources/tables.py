@@ -61,7 +61,7 @@ class TableChanges:
 
 
 def read_changes(log: DeltaLog, after_version: int, last_version: int) -> TableChanges:
-    """Return the changes of the versions after `after_version`, up to and with `last_version`.
+    """Return the changes of the versions after `after_version`, `last_version` included.
 
     Raises:
         SourceError: the log has lost one of the commits.

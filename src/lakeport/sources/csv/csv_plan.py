@@ -123,7 +123,7 @@ def _declared_types(files: FileSet) -> dict[str, pa.DataType]:
 
 
 def _plain_columns(declared: Mapping[str, pa.DataType], formats: FormatCandidates) -> set[str]:
-    """Return declared columns without format inference: text, booleans; or all without formats."""
+    """Return the declared columns with only one possible format, such as text and booleans."""
     return {
         name
         for name, type_ in declared.items()
@@ -137,7 +137,7 @@ def _split_files(
     declared: Mapping[str, pa.DataType],
     formats: FormatCandidates,
 ) -> list[CsvFile]:
-    """Split files in tasks; also infer column types in the same read where `_split_file` can.
+    """Split files; if the native kernel can, also infer column types in the same read.
 
     Inference covers the columns that will need a type, and those without a name: these are left
     out if they have no value either.
@@ -293,7 +293,7 @@ def _read_candidates(
     *,
     is_thorough: bool = False,
 ) -> dict[str, CandidateBits]:
-    """Return each column's candidates (bits) by all files' texts; key `TRACES` holds unseen traces.
+    """Return by column the bits of types and formats that fit all texts, and of unseen traces.
 
     Files that were inferred while they were split are not read again, unless `is_thorough`.
     """
@@ -376,7 +376,7 @@ def _describe_formats(options: CsvOptions, columns: _Columns) -> tuple[str, ...]
 def _note_dialects(
     options: CsvOptions, csv_files: Sequence[CsvFile], formats: tuple[str, ...]
 ) -> list[str]:
-    """Return a note for each detected dialect with its files; add `formats` to it or behind it."""
+    """Return one note for each detected dialect with its files, and add the phrases `formats`."""
     plain = CsvDialect.from_options(options)
     groups: dict[tuple[str, ...], list[str]] = {}
     for csv in csv_files:

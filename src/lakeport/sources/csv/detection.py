@@ -370,7 +370,7 @@ def _choose_cut(cuts: Sequence[_SampleRows]) -> _SampleRows:
 
 
 def read_numbered_rows(text: str, dialect: CsvDialect) -> list[tuple[int, list[str]]]:
-    r"""Parse CSV text; return records with their first lines, from 0. Null values become empty.
+    r"""Parse CSV text; return pairs of line number, from 0, and record. Null values become empty.
 
     A blank line is a record without fields.
 

@@ -22,7 +22,7 @@ _THOUSANDS = {"", ".", ",", " ", "'"}
 
 @dataclass(frozen=True, slots=True)
 class CsvDialect:
-    """The dialect of one CSV file; `CsvOptions` describes the fields.
+    """The dialect of one CSV file: delimiter, quote, header, encoding; see also `CsvOptions`.
 
     Attributes:
         skip_rows: lines before the header, Excel's `sep=` line included.
@@ -204,7 +204,7 @@ class CsvOptions:
 
 
 def _check_character(option: str, value: str) -> None:
-    """Raise ConfigError unless the option's value is one ASCII character, but no line break."""
+    """Raise ConfigError unless the value is one ASCII character other than a line break."""
     if len(value) != 1 or not value.isascii() or value in "\r\n\0":
         raise ConfigError(
             f"{option} {value!r} of a CSV source is not usable",

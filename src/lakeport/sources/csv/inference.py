@@ -148,7 +148,7 @@ class FormatCandidates:
         return plain | self.narrow_formats(texts, candidates)
 
     def narrow_by_sample(self, texts: Iterable[str], candidates: CandidateBits) -> CandidateBits:
-        """Drop the plain kinds, and formats that a text does not match, from `candidates`."""
+        """Drop plain kinds, and formats that a text doesn't match; return the other candidates."""
         found = candidates & ~(ANY_KIND | self.format_bits)
         filled = [text.strip() for text in texts if text]
         for format_, place, _ in self._places():
@@ -157,7 +157,7 @@ class FormatCandidates:
         return found
 
     def narrow_formats(self, texts: pa.StringArray, candidates: CandidateBits) -> CandidateBits:
-        """Return `candidates` without plain kinds, and without formats that a text misfits."""
+        """Return `candidates` without plain kinds and formats that don't fit all texts."""
         rest = candidates & ~ANY_KIND
         if not rest & self.format_bits:
             return rest
@@ -394,7 +394,7 @@ class ColumnInference:
     def narrow(
         self, parser: CsvParser | None, block: CsvBlock, candidates: list[CandidateBits]
     ) -> list[CandidateBits]:
-        """Return each column's candidates that fit a block's texts; last, the unseen traces."""
+        """Return each column's candidates that fit a block's texts; last, the traces not found."""
         *candidates, unseen = candidates
         block, traces = remove_join_traces(block, self.layout)
         narrowed = self._narrow_columns(parser, block, candidates) if self.columns else candidates
@@ -446,7 +446,7 @@ class ColumnInference:
         ]
 
     def name_candidates(self, candidates: list[CandidateBits]) -> dict[str, CandidateBits]:
-        """Return the inferred columns' candidates by name; `TRACES` has unseen traces."""
+        """Return a dict of the inferred columns' candidates; key `TRACES`: traces not found."""
         *candidates, unseen = candidates
         pairs = zip(self.layout.columns, candidates, strict=True)
         return {name: some for name, some in pairs if name in self.columns} | {TRACES: unseen}

@@ -73,7 +73,7 @@ class JoinTraces(Flag):
 
 
 class RecordEnd(NamedTuple):
-    """The end of the last whole record in some bytes.
+    """Where the last whole record in some bytes ends, and whether a quote is open there.
 
     Attributes:
         offset: one past it; 0 if no record ends.

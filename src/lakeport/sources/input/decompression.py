@@ -251,7 +251,7 @@ def _widen_pipe(descriptor: int) -> None:
 
 
 class _InputChain(io.RawIOBase):
-    """Raw stream of several inputs' decompressed bytes, with newlines added between them."""
+    """Raw stream of several inputs' decompressed bytes; adds missing newlines between them."""
 
     def __init__(self, inputs: Sequence[NamedInput], limits: UnpackLimits) -> None:
         self._limits = limits

@@ -10,7 +10,7 @@ _HEAD_BYTES = 4096
 
 
 class LineBlock(NamedTuple):
-    """Whole lines of the input, valid until the next block is read.
+    """Whole lines at the start of a reused buffer, valid until the next block is read.
 
     Attributes:
         data: a buffer that starts with these lines.
@@ -78,7 +78,7 @@ def _move_rest_to_front(data: bytearray, start: int, stop: int, usual_bytes: int
 
 
 def get_fill_function(stream: BinaryIO) -> Callable[[memoryview], int | None]:
-    """Return a function that reads from a stream into a buffer and returns the size, 0 at the end.
+    """Return a function that reads from a stream into a buffer and returns the count, 0 at the end.
 
     It uses the first method of the stream among `readinto1`, `readinto` and `read`.
     """

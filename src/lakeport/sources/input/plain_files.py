@@ -236,7 +236,7 @@ def _is_utf8(sample: bytes) -> bool:
 
 
 def _detect_utf16(sample: bytes) -> str:
-    """Return `utf-16-le` or `utf-16-be` for UTF-16 text without a mark; empty for other text."""
+    """Return `utf-16-le` or `utf-16-be` for UTF-16 without a byte order mark; else empty."""
     halves = sample[0::2], sample[1::2]
     even, odd = (half.count(0) / max(1, len(half)) for half in halves)
     for encoding, high, low in (("utf-16-le", odd, even), ("utf-16-be", even, odd)):

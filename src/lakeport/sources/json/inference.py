@@ -89,7 +89,7 @@ def _cut_pieces(block: bytes) -> Iterator[bytes]:
 
 
 def _create_search(fields: Sequence[Field]) -> Callable[[bytes, int], int | None]:
-    """Return a function that returns the offset of the next line that may misfit `fields`, or None.
+    """Return a function that finds the next line that may not fit `fields`: its offset, or None.
 
     It takes a piece and the offset to start at. Without the kernel, each line may differ.
     """

@@ -89,7 +89,7 @@ def plan_json(files: FileSet) -> Batch:
 def _convert_to_lines(
     spool: SpoolLocation, path: tuple[str, ...], item: tuple[int, SourceFile]
 ) -> list[tuple[int, SourceFile]]:
-    """Convert a numbered file to JSON lines in the spool, unless it is. Run inside tasks.
+    """Spool a numbered JSON file as JSON lines; return one that has lines as it is. Runs in tasks.
 
     Args:
         path: names of the fields that lead to the records; empty if documents are the records.
@@ -373,7 +373,7 @@ def _find_line_end(chunk: bytes, least: int) -> int:
 
 
 def _infer_fields(files: FileSet, splits: Sequence[Split]) -> tuple[Field, ...]:
-    """Infer the fields of all records that are not declared; SourceError if a declared is absent.
+    """Return declared and inferred fields of all records; SourceError if a declared one is absent.
 
     It is raised if no file holds a record, too.
     """
@@ -409,7 +409,7 @@ def _infer_split(
 
 
 def _apply_declared(declared: Field | None, inferred: Field, files: FileSet) -> Field:
-    """Return the declared field, with a type for reading it from JSON; if None, the inferred."""
+    """Return `declared`, with a type for reading it from JSON; `inferred` if it is None."""
     if declared is None:
         return inferred
     if inferred.name not in files.config.columns:

@@ -163,7 +163,7 @@ def _type_of_stored(stream: str, field: pa.Field) -> FieldType:
 
 
 def _fill_unknown_types(t: FieldType, drop_undeclared: bool) -> FieldType:
-    """Replace null by string, and empty structs and list items of unknown type by JSON.
+    """Replace null types by string, and empty structs and list items without type by JSON.
 
     With `drop_undeclared`, objects lose their member for undeclared members.
     """
@@ -448,27 +448,27 @@ def to_text(raw: bytes) -> str:
     return msgspec.json.decode(raw, type=str) if raw.startswith(b'"') else raw.decode()
 
 
-def _to_json_text(path: str, opening: frozenset[str], raw: bytes) -> str:
+def _to_json_text(path: str, brackets: frozenset[str], raw: bytes) -> str:
     """Return a value's JSON text; of a string, the JSON that it contains, or raise Fault.
 
-    The JSON in a string begins with one of the brackets `opening`.
+    The JSON in a string begins with one of `brackets`.
     """
-    text = _unwrap_text(raw, *opening)
+    text = _unwrap_text(raw, *brackets)
     if text.startswith(b'"'):
-        names = sorted(_OPENED[bracket] for bracket in opening)
+        names = sorted(_OPENED[bracket] for bracket in brackets)
         raise _wrong_type(path, " or ".join(names), JsonDecoder().decode(raw))
     return text.decode()
 
 
-def _unwrap_text(raw: bytes, *opening: str) -> bytes:
+def _unwrap_text(raw: bytes, *brackets: str) -> bytes:
     """Return the JSON list or object that a JSON string contains; any other JSON unchanged.
 
-    Some taps send lists and objects so. `opening` are the brackets with which they may begin.
+    Some taps send lists and objects so. They may begin with one of `brackets`.
     """
     if not raw.startswith(b'"'):
         return raw
     text = msgspec.json.decode(raw, type=str)
-    if not text.lstrip().startswith(opening):
+    if not text.lstrip().startswith(brackets):
         return raw
     try:
         JsonDecoder().decode(text.encode())
@@ -623,7 +623,7 @@ class RecordParser:
         return row
 
     def _decode(self, line: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Decode a line to its Singer message ({} without envelope) and record; Fault if bad."""
+        """Decode a line to its Singer message ({} for plain JSON) and record; Fault if bad."""
         message: dict[str, Any] = {}
         try:
             value = self._decoder.decode(line)
