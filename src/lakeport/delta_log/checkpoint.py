@@ -122,7 +122,7 @@ def is_checkpoint_due(version: int, properties: Mapping[str, str]) -> bool:
 
 
 def write_checkpoint(log: DeltaLog, version: int) -> None:
-    """Write a version's checkpoint and `_last_checkpoint`, and delete expired files of the log.
+    """Write a version's checkpoint and `_last_checkpoint`, and delete expired log files.
 
     Does nothing if there is a newer checkpoint, or files of the log are missing. Raises
     pyarrow.ArrowException if the checkpoint before it is damaged.

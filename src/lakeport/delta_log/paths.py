@@ -76,7 +76,7 @@ def check_actions(actions: Iterable[dict[str, Any]], table: str, roots: Sequence
 def check_log(
     storage: Storage, folder: str, roots: Sequence[str] = (), after_version: int = -2
 ) -> None:
-    """Raise SourceError if sidecars or commits name files outside of the table and `roots`.
+    """Raise SourceError if sidecars or later commits name files outside of the table and `roots`.
 
     Checks the sidecars of all checkpoints, and the commits after a version (-2: no commit).
     """

@@ -276,7 +276,7 @@ class DeltaLog:
         return None
 
     def adds_any(self, keys: Collection[str], after_version: int) -> bool:
-        """Whether a commit after `after_version` (-1: any commit) adds a data file of `keys`."""
+        """Whether a commit after `after_version` (-1: any) adds a data file with one of `keys`."""
         version = after_version + 1
         while (actions := self.read_actions(version)) is not None:
             paths = (action.add.path for action in actions if action.add is not None)

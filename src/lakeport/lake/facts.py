@@ -387,7 +387,7 @@ def _format_log_value(text: str, type_: pa.DataType | None) -> str:
 
 
 def build_partition_facts(files: Iterable[tuple[str, int, int | None]]) -> list[PartitionFacts]:
-    """Sum files' bytes and rows by partition, sorted by name; empty if no file has a partition."""
+    """Sum (partition name, bytes, rows) of files by name, sorted; empty if all names are empty."""
     groups: dict[str, list[tuple[int, int | None]]] = {}
     for name, size, rows in files:
         groups.setdefault(name, []).append((size, rows))

@@ -181,7 +181,7 @@ def _read_vacuum_report(log: DeltaLog, mark: CommitMark, after_version: int) -> 
 
 
 def _check_minimum(min_hours: int, hours: int, endangered: str, force: bool) -> None:
-    """Raise ConfigError, with `endangered` programs, if `hours` < `min_hours` without `force`."""
+    """Raise ConfigError, warning of `endangered` programs, if hours are too few and not forced."""
     if hours >= min_hours or force:
         return
     raise ConfigError(
@@ -233,7 +233,7 @@ def _build_inventory(session: DeltaSession, location: TableLocation, cutoff: flo
 def _select_vacuumable(
     files: Mapping[str, StoredObject], removed: Collection[str], cutoff: float
 ) -> dict[str, StoredObject]:
-    """Return the files that are older than Unix time `cutoff`, in `removed`, or change data.
+    """Return files older than Unix time `cutoff`, those in `removed`, and change data files.
 
     No running writer can own these. No version's rows depend on change data.
 

@@ -320,7 +320,7 @@ class CompactReport:
 
 @dataclass(frozen=True, slots=True)
 class OptimizeReport(PlainRecord):
-    """Files and bytes that `optimize` removed and added.
+    """Result of `optimize`: files and bytes removed and added, changed partitions, new version.
 
     Attributes:
         files_removed: number of data files that were merged.

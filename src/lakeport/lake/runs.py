@@ -47,7 +47,7 @@ _CHARACTERS = 500
 
 @dataclass(frozen=True, slots=True)
 class LakeRun:
-    """One run of a lake, parsed from the JSON report that it left.
+    """One load or `lakeport run` of a lake, parsed from the JSON report that it left.
 
     Attributes:
         name: its report's, such as `20240501-103000-1a2b3c4d`, which no other run of the lake has.
@@ -121,7 +121,7 @@ def runs(
 
 
 def list_runs(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
-    """List up to `limit` newest runs: runs of a lake file, and loads that are in none of those.
+    """List up to `limit` newest runs: each `lakeport run`, and each load outside of these.
 
     `lake` is the lake's key in the store, empty for the root.
     """
@@ -138,9 +138,9 @@ def list_loads(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
     return _list_reports(storage, lake, _REPORTS, limit)
 
 
-def _list_reports(storage: Storage, lake: str, reports: str, limit: int) -> list[LakeRun]:
+def _list_reports(storage: Storage, lake: str, reports_folder: str, limit: int) -> list[LakeRun]:
     """Read up to `limit` newest reports in the lake's folder, or in the store's if it has none."""
-    for folder in _list_report_folders(lake, reports):
+    for folder in _list_report_folders(lake, reports_folder):
         # A name begins with the time, and the store lists by name.
         found = [item.key for item in storage.list(folder) if item.key.endswith(_SUFFIX)]
         if found:
@@ -170,9 +170,9 @@ def read_run(storage: Storage, lake: str, name: str) -> LakeRun | None:
     return next((run for data in found if (run := _parse_run(name, data)) is not None), None)
 
 
-def _list_report_folders(lake: str, reports: str) -> list[str]:
+def _list_report_folders(lake: str, reports_folder: str) -> list[str]:
     """Return the keys of folders that may hold reports: the lake's, then the store root's."""
-    return list(dict.fromkeys((f"{lake}/{reports}".lstrip("/"), reports)))
+    return list(dict.fromkeys((f"{lake}/{reports_folder}".lstrip("/"), reports_folder)))
 
 
 def _read_newest(storage: Storage, folder: str, keys: Sequence[str], limit: int) -> list[LakeRun]:
@@ -254,7 +254,7 @@ def find_run(storage: Storage, lake: str, name: str) -> LakeRun:
 def read_bad_samples(
     storage: Storage, report: Mapping[str, Any], limit: int = 50
 ) -> list[BadSample]:
-    """Read up to `limit` rejected records of a run, from all stream, column and reason groups.
+    """Read up to `limit` rejected records of a run, spread over streams, columns and reasons.
 
     Sorted by stream, column and reason, from the first 256 KB of at most 32 quarantine files. A
     file that is damaged, missing or unreadable is skipped.

@@ -212,7 +212,7 @@ def classify_data_file(path: str) -> str:
 
 
 def _read_first_rows(storage: Storage, key: str, limit: int) -> pa.Table:
-    """Read up to `limit` first rows of a Parquet file; old hybrid-calendar dates get rebased."""
+    """Read up to `limit` first rows of a Parquet file; dates of Spark 2's calendar are rebased."""
     import pyarrow.parquet as pq
 
     with storage.open(key) as file:

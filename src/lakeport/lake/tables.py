@@ -276,7 +276,7 @@ def _classify_folder(storage: Storage, key: str, *, top: bool) -> tuple[_FolderK
 
 
 def _holds_tables(storage: Storage, key: str, folders: Sequence[str]) -> bool:
-    """Whether folders named like partitions are tables, as Delta logs or lakeport's files say.
+    """Whether folders named like partitions are tables, by Delta logs or lakeport's manifests.
 
     Delta tables are looked for among the first folders alone, as partitions may be thousands.
     """
@@ -321,7 +321,7 @@ def _describe_table(
 def _describe_delta(
     storage: Storage, key: str, table: LakeTable, growth_points: int
 ) -> _TableAndFiles:
-    """Fill in a Delta table's facts from its log; only version and time if that exceeds 64 MiB."""
+    """Fill in a Delta table's facts from its log; only version and time beyond 64 MiB of log."""
     log = DeltaLog(storage, key).list_files()
     if log.newest < 0:
         return replace(table, problem="its `_delta_log` has no version"), ()

@@ -80,13 +80,13 @@ def join_key(prefix: str, key: str) -> str:
     return full
 
 
-def relative_key(prefix: str, full: str) -> str:
-    """Return the full key `full` relative to the clean prefix, with which it must begin.
+def relative_key(prefix: str, full_key: str) -> str:
+    """Return `full_key` relative to the clean prefix, with which it must begin.
 
     >>> relative_key("raw", "raw/a/b")
     'a/b'
     """
-    return full[len(prefix) + 1 :] if prefix else full
+    return full_key[len(prefix) + 1 :] if prefix else full_key
 
 
 def _is_unsafe(part: str) -> bool:

@@ -156,7 +156,7 @@ class CloudCheck(ABC):
         yield from ()
 
     def _check_writes(self, tables: bool) -> Checks:
-        """Write and delete a probe object; yield items for writes and, with `tables`, read, list.
+        """Write and delete a probe object; yield items for writes, and for reads if `tables`.
 
         The probe object is removed afterwards if that is allowed; otherwise one object stays.
         """

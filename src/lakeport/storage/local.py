@@ -201,7 +201,7 @@ class LocalStorage(Storage):
         return LocalStageWriter(self, key, self._new_staging_path())
 
     def publish(self, staged: Staged, key: str) -> None:
-        """Link a staged file to its key, or raise ObjectExists if another file is there."""
+        """Link a staged file to its key, if not done yet; ObjectExists if another file is there."""
         target, source = self._path(key), self._staged_path(staged)
         with translate_os_errors("publish", self.uri(key)):
             make_folder(target.parent)

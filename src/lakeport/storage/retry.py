@@ -64,7 +64,7 @@ class RetryPolicy:
     max_delay: float = 10.0
 
     def backoff(self, attempt: int) -> float:
-        """Return the longest delay in seconds after the failure number `attempt`, counted from 0.
+        """Return the upper bound of the random delay (seconds) after failure `attempt`, from 0.
 
         >>> [RetryPolicy(initial_delay=0.5, max_delay=4.0).backoff(n) for n in range(5)]
         [0.5, 1.0, 2.0, 4.0, 4.0]
@@ -103,7 +103,7 @@ class RetryPolicy:
 
 
 class DeadlineExceeded(Exception):
-    """Raised when a request's deadline has passed in retries; `cause` is the failure that lasted.
+    """Raised when a request's retries have reached their deadline; `cause` is the failure.
 
     `seconds` is the time from the first request on.
     """
@@ -158,7 +158,7 @@ class Retrier:
         is_transient: Callable[[Exception], bool],
         policy: Callable[[Exception], RetryPolicy],
     ) -> T:
-        """Call `send` with backoff until it succeeds; raise DeadlineExceeded or a lasting failure.
+        """Call `send` with backoff until it succeeds; raise DeadlineExceeded or a permanent error.
 
         A store that was never reached gets less time than `policy` says. Once the process is asked
         to end, a few seconds are left.
@@ -252,7 +252,7 @@ class RequestFailure(NamedTuple):
     def translate(
         self, table: Mapping[str, ErrorRow], keys: Iterable[str], condition: Condition
     ) -> LakeportError:
-        """Return the error of the first of `keys` in `table`; for status 412 that of the condition.
+        """Return the error of the first of `keys` in `table`; for a 412 that of a failed condition.
 
         One of the keys, the most specific first, is in the table.
         """

@@ -277,7 +277,7 @@ class AzureCheck(CloudCheck):
         yield run_check("delete", self._check_delete)
 
     def _list_container(self, headers: dict[str, str]) -> str:
-        """List one blob; copy the response's headers into `headers`, and return a text."""
+        """List one blob; copy the response's headers into `headers`, return the success text."""
         storage = self.storage
         connection = connect(storage.settings)
         container = connection.container(storage.container)
@@ -295,7 +295,7 @@ class AzureCheck(CloudCheck):
         return f"{storage.uri()} can be listed"
 
     def _check_delete(self) -> str:
-        """Write a probe blob and delete it; return a text that says that this works."""
+        """Write a probe blob and delete it; return the success text."""
         self.storage.put(_PROBE_KEY, b"")
         self.storage.delete(_PROBE_KEY)
         return "blobs can be deleted"

@@ -120,7 +120,7 @@ class GcsStageWriter(CloudStageWriter):
             self._sent = kept
 
     def _send_chunk(self, data: bytes, end: int) -> int:
-        """PUT the bytes before offset `end`; return how many of the object's bytes are stored."""
+        """PUT the next bytes, up to before offset `end`; return how many are stored in all."""
         answer = self._storage._send(
             "PUT",
             "create",
@@ -166,7 +166,7 @@ class GcsStorage(CloudStorage):
         return GcsStageWriter(self, key, content_type)
 
     def publish(self, staged: Staged, key: str) -> None:
-        """Send the upload's last bytes, which shows the object; ObjectExists if the name is taken.
+        """Send the upload's last bytes, making it visible; ObjectExists if the name is taken.
 
         If an answer is lost, the upload session says whether it was completed. Raises
         DestinationError if the stored bytes have another checksum than those that were sent.

@@ -157,7 +157,7 @@ class S3Storage(CloudStorage):
         return S3StageWriter(self, key, content_type)
 
     def publish(self, staged: Staged, key: str) -> None:
-        """Complete the multipart upload, which shows the object; ObjectExists if the name is taken.
+        """Complete the upload, making the object visible; ObjectExists if the name is taken.
 
         A store that ignores conditions gets none. If the name is taken, or the upload is gone, an
         earlier answer may have been lost. The object's mark, or the absence of the upload, shows
@@ -193,7 +193,7 @@ class S3Storage(CloudStorage):
             raise
 
     def _has_completed(self, key: str, staged: Staged, ambiguous: bool, exists: bool) -> bool:
-        """Whether an earlier request completed the upload: by the object's mark, or a probing part.
+        """Whether an earlier request completed the upload: by the object's mark, or one more part.
 
         Without permission to read, an `ambiguous` upload is offered one more part. A completed
         upload refuses it, and only this process could complete it. An upload is not ambiguous if S3
