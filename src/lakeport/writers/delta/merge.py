@@ -147,7 +147,7 @@ class DeltaMerger:
         return MergePlan(table, change)
 
     def _time_column(self, name: str) -> str:
-        """Return the configured name of an internal column; empty if a load adds none."""
+        """Return an internal column's name with the config's prefix; empty if a load adds none."""
         config = self.writer.config
         if not config.internal_columns:
             return ""
@@ -270,7 +270,7 @@ class RowsOperation(TableOperation):
         return rewrite_files(self.engine, job, rewriter, files, writer.storage)
 
     def open_session(self, plan: DeltaPlan) -> DeltaSession:
-        """Return the Spark session, after a check that all data files lie in the table.
+        """Return the Spark session; SourceError if the log names data files in other folders.
 
         Raises:
             SourceError: the log names such a file.
@@ -401,7 +401,7 @@ class RetireOperation(RowsOperation):
         )
 
     def _count_unversioned(self, plan: DeltaPlan) -> int:
-        """Count the table's rows without a stream version, by Spark."""
+        """Count the rows without a stream version in the planned table version, by Spark."""
         session = self.open_session(plan)
         assert plan.base is not None
         # The version that was planned on: its files have been checked.

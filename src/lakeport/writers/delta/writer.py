@@ -424,7 +424,7 @@ class TableOperation(ABC):
         """
 
     def plan_on(self, state: TableState | None) -> DeltaPlan:
-        """Return the prepared plan if it suits `state`, else plan again.
+        """Return the prepared plan if it is valid for `state`, else plan again.
 
         Raises:
             CommitConflict: another writer changed the schema so that staged files don't fit it.

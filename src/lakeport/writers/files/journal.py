@@ -270,7 +270,7 @@ _publishers: Final[set[str]] = set()
 
 @contextmanager
 def register_publisher() -> Iterator[Callable[[], Mapping[str, Any]]]:
-    """Register this load as publishing while the body runs; yield a function for its identity.
+    """Register this load as publishing while the body runs; yield a function for its JSON id.
 
     The record is JSON values for the journal: host, process, its start, the load and the time.
     """
@@ -344,7 +344,7 @@ class FilePublisher:
     taken: int = 0
 
     def publish(self) -> None:
-        """Publish every object that is not visible yet.
+        """Publish every object that is not visible yet, each under its key or a free one.
 
         Raises:
             ObjectExists: there are `clashes`; every other object is visible.
@@ -399,7 +399,7 @@ class FilePublisher:
 def finish_interrupted(
     storage: Storage, journal: Journal, sequence: int, intent: Intent
 ) -> DoneEntry | None:
-    """Publish an interrupted run's objects and write its done entry; None if one has expired.
+    """Publish an interrupted run's objects and write its done entry; None if some can't be.
 
     None if an object can't be published any more. Visible ones are deleted then, and the batch has
     to be staged again.

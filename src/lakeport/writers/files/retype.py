@@ -31,7 +31,7 @@ def has_text_places(files: pa.Schema, table: pa.Schema) -> bool:
 
 
 def retype_files(storage: Storage, keys: Sequence[str], columns: pa.Schema) -> tuple[str, ...]:
-    """Rewrite files that have text where `columns` have another type; warn of failures.
+    """Rewrite files that have text where `columns` have another type; return one warning at most.
 
     A file with a value in such a place stays as it is. Never raises for a store or damaged file.
     """
