@@ -174,7 +174,7 @@ def fail(arguments: Sequence[str], error: LakeportError) -> int:
 
 
 def complete() -> int:
-    """Print tab completions for the shell, which sets variables; return the exit code."""
+    """Print tab completions, as asked for by the shell's variables; return the exit code."""
     try:
         typer.main.get_command(app).main([], NAME)
     except SystemExit as end:
@@ -199,7 +199,7 @@ def run(program: typer.Typer, name: str, arguments: Sequence[str] | None = None)
 
 
 def run_guarded(arguments: Sequence[str], body: Callable[[], int]) -> int:
-    """Run `body` and return its exit code; print an error (JSON for `--json`) and return its."""
+    """Run `body` and return its exit code; if it fails, print the error and return 1 to 143."""
     output: Output = Json() if "--json" in arguments else Console(sys.stderr)
     try:
         with raise_on_signals(), Guard(output, "--debug" in arguments):

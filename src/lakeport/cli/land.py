@@ -398,7 +398,7 @@ def _reader_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _output(json_out: bool, state: Path | None, reads_stdin: bool) -> Output:
-    """Return the printer; for stdin without `--state` and JSON, STATE takes stdout, text stderr."""
+    """Return the command's printer; if Singer STATE goes to stdout, it prints to stderr."""
     if not state and (json_out or not reads_stdin):
         return Json() if json_out else Console()
     from lakeport.sources.singer.state import StateOutput
@@ -456,7 +456,7 @@ def choose_source(
 
 
 def _source_kind(names: list[str], given: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the kind of source on a command line, such as `files`; ConfigError unless one."""
+    """Return the kind of source on a command line; ConfigError for none or several."""
     named = [
         kind
         for kind, (_, key, *_) in _KINDS.items()

@@ -150,7 +150,7 @@ class _SignalHandlers:
         self._before.callback(signal.signal, number, signal.signal(number, handler))
 
     def _on_signals(self, numbers: bytes) -> None:
-        """Start the deadline and end waits early; a byte of `numbers` is a signal's number."""
+        """Start the deadline and end waits early; each byte is a signal's number."""
         for kind in [self._exceptions[number] for number in numbers if number in self._exceptions]:
             self._deadline.start(kind)
             request_end()
@@ -208,7 +208,7 @@ class _Deadline:
 
 
 def _end_now(kind: type[KeyboardInterrupt]) -> NoReturn:
-    """Call the end's callback, waiting a second at most, and end the process with its threads."""
+    """Run the forced-end callback, a second at most; then end the process with its threads."""
     code = TERMINATED if issubclass(kind, Terminated) else INTERRUPTED
     _thread.start_new_thread(_exit_later, (code, _WORDS_SECONDS))
     _run_callback(kind)
@@ -216,7 +216,7 @@ def _end_now(kind: type[KeyboardInterrupt]) -> NoReturn:
 
 
 def _run_callback(kind: type[KeyboardInterrupt]) -> None:
-    """Call the innermost `on_forced_end` callback, ignoring its errors; then `atexit`'s."""
+    """Call the innermost `on_forced_end` callback, ignoring its errors; then `atexit` functions."""
     for callback in _callbacks[-1:]:
         with suppress(Exception):
             callback(kind)

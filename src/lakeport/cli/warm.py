@@ -133,7 +133,7 @@ def _session_row(answer: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _compare_facts(session_facts: dict[str, str]) -> str:
-    """Return "yes" if a session's settings equal this process's; else "no: " and which differ."""
+    """Return "yes" if a session has this process's settings, else "no: " and those that differ."""
     try:
         here = process_facts()
     except WarmSessionUnavailable as reason:

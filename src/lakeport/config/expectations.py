@@ -174,7 +174,7 @@ class Expectation(ConfigPart):
 
     @model_validator(mode="after")
     def _check_kind(self) -> Expectation:
-        """Raise ValueError unless one kind is set; also for `quarantine` without single rows."""
+        """Raise ValueError unless one kind is set, or if that kind can't `quarantine` rows."""
         given = self._given_kinds()
         if len(given) != 1:
             kinds = ", ".join(f"`{kind}`" for kind in _KINDS)
@@ -210,7 +210,7 @@ class Expectation(ConfigPart):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns to check; empty for the kinds `check`, a SQL text, and `rows`."""
+        """Columns to check; empty for the kinds `rows` and `check`, a SQL condition."""
         if self.fresh is not None:
             return (self.fresh.column,)
         named = self.one_of or self.between or self.matches or self.references
@@ -232,7 +232,7 @@ class Expectation(ConfigPart):
         return self.name or f"{self.kind}({self._subject()})"
 
     def _subject(self) -> str:
-        """Return the text in the title's brackets: columns, row limits or SQL."""
+        """Return the expectation's subject as text, for the title: columns, row limits or SQL."""
         if self.check:
             return " ".join(self.check.split())
         if self.rows is not None:

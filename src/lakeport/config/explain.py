@@ -90,7 +90,7 @@ def config_error(
 
 
 def _hint(details: list[ErrorDetails], fields: Mapping[str, FieldInfo]) -> str:
-    """Return a hint: where missing keys are looked up, all valid keys, wrong keys' descriptions."""
+    """Return a hint: where missing keys are looked up, valid keys, descriptions of wrong keys."""
     kinds = {detail["type"] for detail in details}
     hints = []
     if "missing" in kinds:
@@ -138,7 +138,7 @@ def _value_text(value: Any) -> str:
 
 
 def describe_value_error(detail: ErrorDetails) -> str:
-    """Return in words why a value is wrong, to follow a key, such as `has to be text`."""
+    """Return why a value is wrong as the end of a sentence, such as `has to be text`."""
     kind = detail["type"]
     if detail["input"] is None and kind in _WORDS:
         return "has no value"

@@ -70,7 +70,7 @@ def read_text_and_mode(path: Path) -> tuple[str, int]:
 
 
 def parse_text(text: str, name: str) -> dict[str, Any]:
-    """Parse YAML or JSON text to a mapping; dates stay text. `name` stands in errors.
+    """Parse YAML or JSON text to a mapping; dates stay text. `name` is for error messages.
 
     Raises:
         ConfigError: the text is no mapping, repeats a key, has a tag or too many aliases, is nested
@@ -115,7 +115,7 @@ def expand(
     name: str,
     depth: int = 0,
 ) -> Any:
-    """Replace `${NAME}` in nested texts by environment variables; `$${` stands for `${`.
+    """Replace `${NAME}` in nested texts by environment variables; `$${` becomes `${`.
 
     Mage's templates are rendered too (see `lakeport.config.mage.templates`). Errors name the file
     `name`; `value` is nested `depth` levels deep.
@@ -338,7 +338,7 @@ class ConfigText:
 
 
 class Document:
-    """A parsed config file; `compose` is called once, for the YAML root node with key positions."""
+    """A parsed config file's values; `compose` parses its text again to find a key's position."""
 
     def __init__(
         self, values: dict[str, Any], compose: Callable[[], tuple[Any, ConfigText]]

@@ -113,7 +113,7 @@ def load_file(
     *,
     destination: str = "",
 ) -> DestinationConfig:
-    """Build the config in a YAML or JSON file; its destination has to match a given one.
+    """Build the config in a YAML or JSON file, whose destination is `destination`, if given.
 
     Raises:
         ConfigError: it names what is wrong, such as another destination in the file, or a file
@@ -194,7 +194,7 @@ def _file_label(path: str | os.PathLike[str]) -> str:
 
 
 def is_config_file(text: str, must_exist: bool) -> bool:
-    """Whether a text names an existing YAML or JSON file; ConfigError if one must exist.
+    """Whether a text names an existing YAML or JSON file; `must_exist` raises if it is absent.
 
     Such a name would become a folder.
     """
@@ -324,7 +324,7 @@ def for_destination(destination: str, values: Mapping[str, Any]) -> dict[str, An
 
 @contextmanager
 def prefix_errors(place: str) -> Iterator[None]:
-    """Context manager that puts `place: ` before a ConfigError's message; not for ""."""
+    """Context manager that puts `place: ` (nothing for "") before a ConfigError's message."""
     try:
         yield
     except ConfigError as error:

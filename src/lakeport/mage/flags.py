@@ -62,7 +62,7 @@ class Flags:
     def parse(
         cls, parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None
     ) -> Flags:
-        """Add the flags to `parser` and parse arguments; a wrong one ends the process with 2.
+        """Add the flags to `parser` and parse arguments; wrong ones exit the process with code 2.
 
         Example:
             >>> Flags.parse(argparse.ArgumentParser(), ["--log_to_stdout", "False"]).log_to_stdout

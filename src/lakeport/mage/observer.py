@@ -105,7 +105,7 @@ class LogLines:
 
 
 class _LineHandler(logging.Handler):
-    """Log handler that writes Mage's lines, errors as WARNING: a tap's is not the load's."""
+    """Log handler that writes Mage's lines; errors become WARNING, as the load may succeed."""
 
     def __init__(self, lines: LogLines) -> None:
         super().__init__()

@@ -87,7 +87,7 @@ def init(
 
 
 def _internal_line(internal: Mapping[str, object], *, python: bool) -> str:
-    """Return a config line (YAML or Python) for internal columns, commented out for no keys.
+    """Return a config line (YAML or Python) on internal columns; a comment if no key is given.
 
     >>> _internal_line({"internal_columns_prefix": "a: b"}, python=False)
     'internal_columns_prefix: "a: b"  # of those that tell when a row was landed'

@@ -204,7 +204,7 @@ class Console(_OutputBase):
             self.on_warning(warning)
 
     def failure(self, failure: Failure, trace: str = "") -> None:
-        """Print an error with hint and traceback to stderr; a terminal gets its help page, too."""
+        """Print an error, hint and traceback to stderr; on a terminal, also `lakeport explain`."""
         self.close()
         if trace:
             self._error(escape_controls(trace.rstrip()))

@@ -250,7 +250,7 @@ class Guard:
         self._report(end)
 
     def _report(self, error: BaseException) -> int:
-        """Print an error, secrets masked; return its exit code. A closed stdout prints nothing."""
+        """Print an error, secrets masked; return its exit code. Print no BrokenPipeError."""
         if isinstance(error, BrokenPipeError):
             discard_stdout()
             return 1
@@ -277,7 +277,7 @@ class Guard:
         return replace(Failure.of(error), hint="" if self._debug else _DEBUG), 1
 
     def _durable_batches(self, unknown: str) -> str:
-        """Return in words how many batches are committed; `unknown`: a text on others."""
+        """Return in words how many batches are committed, then `unknown`, a text on others."""
         landed = self._output.landed
         if not landed:
             return unknown or "nothing was landed"

@@ -58,7 +58,7 @@ class ConsoleLoads(PipelineObserver):
         self._console.on_warning(f"{load}: {text}" if load else text)
 
     def on_ended(self, report: LoadReport) -> None:
-        """Remove the load's progress line; elsewhere than on a terminal, print its outcome."""
+        """Remove the load's progress line; without a terminal, print its outcome."""
         with self._lock:
             self._running.pop(report.load, None)
             self._ended += 1

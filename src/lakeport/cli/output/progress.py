@@ -79,7 +79,7 @@ _shown: list[Progress] = []  # at most one: a process has one terminal
 
 
 def begin(label: str, out: TextIO, err: TextIO) -> None:
-    """Start to show progress, or change the label of a running display.
+    """Start to show progress, unless switched off, or change the label of a running display.
 
     It goes to `err`, redrawn on a terminal, else as lines at intervals; to `out` if only that is a
     terminal.

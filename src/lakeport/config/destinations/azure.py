@@ -244,7 +244,7 @@ class DeltaLakeAzureConfig(DestinationConfig):
 
     @classmethod
     def for_source_folder(cls, uri: str, target: DestinationConfig) -> DestinationConfig:
-        """Return a config that reads folder `uri`, with the target's keys in the same account.
+        """Return a config to read `uri`, with the target's credentials if accounts are equal.
 
         For another account it has the SDK's chain; keys in the environment are the target's.
 

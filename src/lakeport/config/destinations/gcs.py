@@ -38,7 +38,9 @@ def _credentials_as_text(value: object) -> object:
 
 
 class GoogleCloudStorageConfig(BucketConfig):
-    """Config of files at `<object_key_path>/<table>/[date folders/]YYYYMMDD-HHMMSS.<file_type>`.
+    """Config of Parquet or CSV files in a Google Cloud Storage bucket.
+
+    Their paths are `<object_key_path>/<table>/[date folders/]YYYYMMDD-HHMMSS.<file_type>`.
 
     Example:
         >>> GoogleCloudStorageConfig(bucket="lake", object_key_path="/raw/").object_key_path

@@ -173,7 +173,9 @@ class AwsConfig(BucketConfig):
 
 
 class AmazonS3Config(AwsConfig):
-    """Config of files at `<object_key_path>/<table>/[date folders/]YYYYMMDD-HHMMSS.<file_type>`.
+    """Config of Parquet or CSV files in an S3 bucket.
+
+    Their paths are `<object_key_path>/<table>/[date folders/]YYYYMMDD-HHMMSS.<file_type>`.
 
     Example:
         >>> AmazonS3Config(bucket="lake", aws_access_key_id="AK", aws_secret_access_key="s3cr3t")

@@ -136,7 +136,7 @@ class Mistakes:
 def parse_source(
     given: Any, path: tuple[str, ...], folder: Path, mistakes: Mistakes
 ) -> ConfigPart | None:
-    """Parse a load's `from`, paths relative to `folder`; None if wrong, which is recorded."""
+    """Parse a load's `from`; if it is wrong, record a mistake and return None."""
     at = (*path, "from")
     if given is None:
         mistakes.add(path, "the key `from` is missing", _SOURCE_HINT)
@@ -199,7 +199,7 @@ class SharedTarget:
     def build_load_target(
         self, name: str, own: Mapping[str, Any], *, table_per_stream: bool
     ) -> DestinationConfig | None:
-        """Build a load's target from shared and own keys; None if wrong, which is recorded."""
+        """Build a load's target from shared and own keys; if wrong, record it, return None."""
         origins = [("loads", name), ("defaults",), ("target",)]
         keys = override_keys(self.shared, own)
         if not table_per_stream:
@@ -221,7 +221,7 @@ class SharedTarget:
     def _table_keys(
         self, name: str, own: Mapping[str, Any], keys: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return `table` and `table_uri` for a load by its name, unless `own` sets them."""
+        """Return `table` and `table_uri`, named after the load, unless `own` has them."""
         found: dict[str, Any] = {}
         pattern = own.get("table") or self.shared.get("table") or name
         if "table" not in own and isinstance(pattern, str):
@@ -244,7 +244,7 @@ class SharedTarget:
             )
 
     def _find_key(self, key: str, origins: list[tuple[str, ...]]) -> tuple[str | int, ...] | None:
-        """Find a key, or an alias of it, below `origins`; return its path, None if absent."""
+        """Find a key, or an alias, in these parts of the file; return its path, else None."""
         for origin in origins:
             for nested, keys in self.raw.items():
                 if nested[: len(origin)] != origin or not isinstance(keys, Mapping):
@@ -345,7 +345,7 @@ def sort_loads(depends: Mapping[str, Sequence[str]], mistakes: Mistakes) -> tupl
 
 
 def _rotate_cycle(cycle: Sequence[str], reported: Collection[str], mistakes: Mistakes) -> list[str]:
-    """Rotate a cycle to its first load in the file, new ones first, and append that load."""
+    """Return a cycle that begins and ends with its first load in the file not in `reported`."""
     first = min(
         range(len(cycle)),
         key=lambda at: (cycle[at] in reported, mistakes.document.place("loads", cycle[at])),
@@ -439,7 +439,7 @@ class _LakeReader:
                 )
 
     def _expand(self, value: Any, path: tuple[str | int, ...]) -> Any:
-        """Replace variables in nested values; keep texts with unset ones, which are recorded."""
+        """Replace variables in nested values; record unset ones as mistakes, keep those texts."""
         if isinstance(value, dict):
             return {key: self._expand(item, (*path, key)) for key, item in value.items()}
         if isinstance(value, list):
@@ -477,7 +477,7 @@ class _LakeReader:
     def _read_shared_target(
         self, values: Mapping[str, Any], loads: Mapping[str, Mapping[str, Any]]
     ) -> SharedTarget | None:
-        """Read `target` and `defaults`; None if one is wrong, which is recorded."""
+        """Read `target` and `defaults`; if one is wrong, record mistakes and return None."""
         raw: dict[tuple[str, ...], Mapping[str, Any]] = {}
         found: dict[str, dict[str, Any]] = {}
         with self.mistakes.collecting("target"):
@@ -611,7 +611,7 @@ class _LakeReader:
         return parse_expectations(valid)
 
     def _read_text(self, path: tuple[str, ...], values: Mapping[str, Any], key: str) -> str:
-        """Return the text of a load's key; empty if absent, or wrong, which is recorded."""
+        """Return the text of a load's key, or "" if absent; record a wrong value as a mistake."""
         found = values.get(key)
         if found is not None and (not isinstance(found, str) or not found.strip()):
             self.mistakes.add((*path, key), f"`{key}` has to be text", LOAD_KEYS[key])
@@ -619,7 +619,7 @@ class _LakeReader:
         return found or ""
 
     def _read_tags(self, path: tuple[str, ...], values: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return a load's tags, each once; empty if absent, or wrong, which is recorded."""
+        """Return a load's tags, each once, or () if absent; record a wrong value as a mistake."""
         given = values.get("tags") or []
         given = [given] if isinstance(given, str) else given
         if not isinstance(given, list) or not all(isinstance(tag, str) for tag in given):
@@ -630,7 +630,7 @@ class _LakeReader:
     def _read_part(
         self, kind: Callable[..., _Part], values: Mapping[str, Any], key: str
     ) -> _Part | None:
-        """Parse a top-level key, such as `lineage`; None if absent, or wrong (recorded)."""
+        """Parse a top-level key, such as `lineage`, None if absent; record a wrong value."""
         given = values.get(key)
         if given is not None and not isinstance(given, dict):
             self.mistakes.add((key,), f"`{key}` has to hold keys", TOP_KEYS[key])

@@ -140,7 +140,7 @@ def _part_schema(model: type[ConfigPart], definitions: dict[str, Any]) -> dict[s
 
 
 def _widen_properties(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object's JSON Schema with `_widen` applied to each property."""
+    """Return an object's JSON Schema whose properties also allow variables, `${NAME}`."""
     if "properties" not in schema:
         return dict(schema)
     return {

@@ -304,7 +304,7 @@ def unused_key_warnings(catalog: Mapping[str, CatalogStream]) -> tuple[str, ...]
 
 
 def _parse_stream(stream: Any, number: int) -> tuple[str, CatalogStream]:
-    """Parse stream `number` (from 1) of a catalog; return its name and it, or ValueError."""
+    """Parse stream `number` (from 1) of a catalog; return (name, stream), or raise ValueError."""
     if not isinstance(stream, Mapping):
         raise ValueError(f"has no mapping as stream {number}")
     name = stream.get("tap_stream_id") or stream.get("stream")
