@@ -32,7 +32,7 @@ class Mode(StrEnum):
 
 
 class UnknownPolicy(StrEnum):
-    """Policy on undeclared fields of records: new columns, dropped, or an error."""
+    """Policy for undeclared fields of records: add columns, drop the fields, or fail."""
 
     EVOLVE = "evolve"
     DROP = "drop"
@@ -71,7 +71,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Result of a scan of one split, which lands nothing.
+    """Result of scanning one split: number of good records, bad records, undeclared fields.
 
     Attributes:
         rows: number of good records.
@@ -168,7 +168,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Batches that a source has cut together; its STATEs go out once all of them are durable.
+    """Batches of all streams up to one cut of the input; its STATEs are emitted after all landed.
 
     Attributes:
         batches: those of one stream land in this order.
@@ -241,7 +241,7 @@ class Landed:
 
 @dataclass(frozen=True, slots=True)
 class SavedBookmark:
-    """Bookmark that a table's newest version has; empty, with number -1, where it has none.
+    """A bookmark as the table's newest version has it; empty, with number -1, if it has none.
 
     Attributes:
         value: the value that the source wrote; empty where there is no bookmark.
@@ -254,7 +254,7 @@ class SavedBookmark:
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """Position up to which a source was read; commits together with its batch.
+    """Position up to which a source was read; committed together with its batch.
 
     Attributes:
         name: the bookmark's name in the table, such as `files` or `database public.orders`; the
@@ -273,7 +273,7 @@ class Bookmark:
 
 
 class BookmarkStore(Protocol):
-    """Bookmarks of one table, and a folder for files that they name; read without Spark."""
+    """Reads one table's bookmarks without Spark; has a folder for files that they refer to."""
 
     @property
     def storage(self) -> Storage:
@@ -281,7 +281,7 @@ class BookmarkStore(Protocol):
 
     @property
     def folder(self) -> str:
-        """The key of a folder beside the table's data, for files that bookmarks name.
+        """Key of a folder beside the table's data, for files that bookmarks refer to.
 
         Files there that no bookmark names are garbage of failed loads.
         """
@@ -394,7 +394,7 @@ class CheckItem:
 
 
 class Storage(Protocol):
-    """One cloud (or the local disk) seen as keys below one root. Pickled into Spark tasks.
+    """An object store, or the local disk, below one root. Pickled into Spark tasks.
 
     A key is relative to the root, uses `/`, and never starts or ends with it. Every method raises
     `DestinationError` or one of its kinds.
@@ -453,14 +453,14 @@ class Storage(Protocol):
         """Whether the visible object `key` is this staged one, after a crash or a lost answer."""
 
     def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
-        """Write one small object whole, over what is there unless `create_only`.
+        """Write one small object; replace an existing one unless `create_only`.
 
         Raises:
             ObjectExists: `create_only`, and something has that name.
         """
 
     def rewrite(self, key: str, change: Callable[[bytes], bytes]) -> None:
-        """Replace an object's content by the one that `change` returns for it.
+        """Replace an object's content by `change(content)`; fail if another writer was faster.
 
         Raises:
             DestinationError: there is no such object, or another writer has replaced it meanwhile.
@@ -482,7 +482,7 @@ class Storage(Protocol):
         """
 
     def list_folder(self, prefix: str) -> FolderEntries:
-        """Return the direct entries of the folder `prefix`, by few requests however much it holds.
+        """Return the direct entries of the folder `prefix`, in few requests even if it is large.
 
         Of a folder with thousands of entries some may be missing.
         """
@@ -507,7 +507,7 @@ class Storage(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EngineReport:
-    """The engine of a load as reports name it: Spark or threads, with its jobs and tasks.
+    """The engine that ran a load, Spark or threads, with its numbers of jobs and tasks.
 
     Attributes:
         name: `spark` or `threads`.
@@ -572,7 +572,7 @@ class ExpectationResult:
 
     @property
     def in_words(self) -> str:
-        """The expectation with the number of violating rows, or with its detail."""
+        """The expectation's name with its number of violating rows, or with its detail."""
         if self.detail:
             return f"{self.name}: {self.detail}"
         return f"{self.name} by {format_count(self.failed)} of {pluralize(self.checked, 'row')}"
@@ -635,7 +635,7 @@ class Span:
     busy: float = 0.0
 
     def with_next(self, other: Span) -> Span:
-        """Return this span and another one of its stage and stream, joined into one."""
+        """Return one span from the earlier start to the later end of both; add up their work."""
         return replace(
             self,
             start=min(self.start, other.start),

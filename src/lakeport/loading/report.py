@@ -69,7 +69,7 @@ class Observer(Protocol):
         return
 
     def on_state(self, state: bytes) -> None:
-        """Hear of a STATE, as raw JSON: everything before it is durable, so that it may go out.
+        """Receive a Singer STATE as raw JSON; all rows before it are durable by now.
 
         Raises:
             LakeportError: the observer can't hand it on; the load fails.
@@ -114,7 +114,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
-        """Return the failure of an exception, without foreign messages, which may quote data."""
+        """Describe an exception; leave out messages of other libraries, which may quote data."""
         name = type(error).__name__
         if isinstance(error, LakeportError):
             return cls(name, error.message, error.hint)
@@ -195,7 +195,7 @@ class LandingReport:
         return build_notebook_part(render_run_part(msgspec.convert(self.to_dict(), RunFacts)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, as docs/reports.md describes them."""
+        """Return the report as a dict of JSON values; docs/reports.md describes them."""
         facts = asdict(self, dict_factory=_plain_fields)
         names = ("run_id", "target", "started", "finished", "seconds")
         run = {name: facts.pop(name) for name in names}
@@ -221,7 +221,7 @@ def _plain_fields(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def plain_value(value: Any) -> Any:
-    """Return a value as JSON has it: floats rounded to 1/1000, times in UTC, bytes parsed."""
+    """Convert a value for JSON: floats to 3 digits, times in UTC, bytes parsed as JSON."""
     match value:
         case tuple():
             return [plain_value(each) for each in value]
@@ -241,7 +241,7 @@ def _code_location(error: BaseException) -> str:
 
 
 class Timeline:
-    """Records when the stages of a run are done; several threads may call it.
+    """Records the times of a run's stages, and its pace of rows and bytes; thread-safe.
 
     Args:
         tick: reads a clock that never steps back, in seconds.
@@ -268,7 +268,7 @@ class Timeline:
 
     @contextmanager
     def stage(self, name: str, stream: str = "") -> Iterator[float]:
-        """Record a stage that lasts as long as the body; yield its start, in seconds of the run."""
+        """Record the body as a stage; yield its start, in seconds since the run's start."""
         key, start = object(), self.elapsed()
         with self._lock:
             self._open[key] = Span(name, stream, start, start)
@@ -284,7 +284,7 @@ class Timeline:
     def show_stage(
         self, name: str, stream: str, total: int = -1, rows_total: int = -1
     ) -> Iterator[float]:
-        """Record a stage like `stage`, and show it as an activity while the body runs.
+        """Record a stage like `stage`, and show it in the progress display meanwhile.
 
         `total` and `rows_total` are the bytes and rows to process; -1 if unknown.
         """
@@ -297,7 +297,7 @@ class Timeline:
         return iterate_within(partial(self.stage, name), items)
 
     def add_stage(self, name: str, began: float | None, ended: float | None) -> None:
-        """Add a stage timed by the same clock: until now without `ended`, none without `began`."""
+        """Add a stage by clock readings: none without `began`, until now without `ended`."""
         if began is None:
             return
         start = max(began - self._began, 0.0)
@@ -307,7 +307,7 @@ class Timeline:
                 self._add(Span(name, "", start, end, busy=end - start))
 
     def add_tasks(self, stream: str, staged: Sequence[Staged], start: float) -> None:
-        """Add the stages of tasks that have ended now, and what they wrote over time.
+        """Add the stages and the writing pace of a stream's tasks, which have just ended.
 
         The tasks' machines may have other clocks: times before `start`, in seconds of the run, or
         after now are clipped.
@@ -329,14 +329,14 @@ class Timeline:
                 self._add(span)
 
     def add_progress(self, stream: str, records: int, size: int) -> None:
-        """Add to the reading pace: the records and bytes of a stream read since the run's start."""
+        """Record the records and bytes of a stream that were read since the run's start."""
         with self._lock:
             rows_before, bytes_before = self._seen.get(stream, (0, 0))
             self._seen[stream] = records, size
             self._read.add(self.elapsed(), records - rows_before, size - bytes_before)
 
     def spans(self, now: float) -> tuple[tuple[Span, ...], int]:
-        """Return at most 200 spans by start, and the number of streams left out.
+        """Return at most 200 spans, sorted by start, and the number of streams left out.
 
         Spans that are still open end `now`.
         """
@@ -350,13 +350,13 @@ class Timeline:
         return tuple(sorted(found, key=lambda span: (span.start, -span.end))), left_out
 
     def paces(self, now: float) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
-        """Return the paces of reading and of writing until `now`: seconds, rows, bytes so far."""
+        """Return the points (seconds, rows, bytes so far) of reading and of writing."""
         with self._lock:
             read, written = self._read.cumulated(), self._written.cumulated()
         return _clip_points(now, read), _clip_points(now, written)
 
     def _add(self, span: Span) -> None:
-        """Add a span to its lane, joined with the span before across a gap below 5 milliseconds.
+        """Add a span; join it with the last one of its stream and stage if under 5 ms apart.
 
         Driver spans below a millisecond are left out; too many spans are joined.
         """
@@ -374,7 +374,7 @@ class Timeline:
 
 
 def _keep_largest(lanes: _Lanes) -> tuple[_Lanes, int]:
-    """Return up to 200 lanes of the streams that took the most time, and the number of others."""
+    """Keep the streams that took the most time, up to 200 lanes; also return how many are cut."""
     by_stream: dict[str, _Lanes] = {}
     for (stream, stage), spans in lanes.items():
         by_stream.setdefault(stream, {})[stream, stage] = spans
@@ -390,14 +390,14 @@ def _keep_largest(lanes: _Lanes) -> tuple[_Lanes, int]:
     return kept, 0
 
 
-def _join_neighbours(lanes: _Lanes, most: int) -> _Lanes:
-    """Return the lanes with at most `most` spans: those with the smallest gaps are joined."""
+def _join_neighbours(lanes: _Lanes, max_spans: int) -> _Lanes:
+    """Join the spans with the smallest gaps until at most `max_spans` are left."""
     gaps = [
         (after.start - before.end, lane, place)
         for lane, spans in lanes.items()
         for place, (before, after) in enumerate(pairwise(spans), 1)
     ]
-    surplus = len(lanes) + len(gaps) - most
+    surplus = len(lanes) + len(gaps) - max_spans
     closed = {(lane, place) for _, lane, place in sorted(gaps)[: max(surplus, 0)]}
     found: _Lanes = {}
     for lane, spans in lanes.items():

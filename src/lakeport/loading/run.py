@@ -147,7 +147,7 @@ def land(
 
 
 class _LoadRun:
-    """One load: its source, its stream loaders, its report, and the thread that lands flushes."""
+    """One load: lands the flushes of its source in a thread, and builds the report."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class _LoadRun:
         self._lock = threading.Lock()
 
     def land(self, source: Any, options: ReadOptions) -> LandingReport:
-        """Land the source; return the report, which is also saved where the load fails."""
+        """Land the source; return the report, which is saved even if the load fails."""
         for text in self.prepared.warnings:
             self.report.add_warning(text)
         error: BaseException | None = None
@@ -199,7 +199,7 @@ class _LoadRun:
         return report
 
     def _land(self, source: Any, options: ReadOptions) -> None:
-        """Open the source, land its flushes, and compact the tables if the config says so."""
+        """Open the source, land its flushes, then compact the tables if the config says so."""
         check_place(self.config, self.storage)
         with translate_jvm_errors(self.engine.secrets), ExitStack() as stack:
             with self.report.timeline.stage("opening"):
@@ -218,7 +218,7 @@ class _LoadRun:
                 raise
 
     def _land_flushes(self, source: OpenedSource) -> None:
-        """Land each flush on a thread while the source spools the next; check rules and streams."""
+        """Land flushes one by one in a thread while the source reads the next one."""
         with wait_unless_interrupted(
             ThreadPoolExecutor(1, "lakeport-flush", load_initializer())
         ) as executor:
@@ -249,7 +249,7 @@ class _LoadRun:
         self.observer.on_progress(stream, records, size)
 
     def _land_flush(self, flush: Flush, source: OpenedSource) -> None:
-        """Land a flush's batches, retire rows of earlier versions, and emit its STATEs."""
+        """Land a flush's batches, remove rows of older stream versions, and emit its STATEs."""
         sequence, self._flushes = self._flushes, self._flushes + 1
         self._records += len(flush.bad)
         self._quarantine(flush.bad, sequence, RejectedKind.LINES)
@@ -289,7 +289,7 @@ class _LoadRun:
             self._emit_state(state)
 
     def _makes_empty_table(self, batch: Batch) -> bool:
-        """Whether a stream without a record makes an empty table; for an overwrite warn, False."""
+        """Whether to create an empty table for a stream without records; warns if it overwrites."""
         if self.config.mode is Mode.OVERWRITE:
             self._warn(f"stream {batch.stream!r} brought no record: its table stays as it is.")
         appends = self.config.mode is Mode.APPEND and self.config.file_type == "delta"
@@ -297,7 +297,7 @@ class _LoadRun:
         return len(columns) > 0 and self._get_loader(batch.stream).writer.read_existing() is None
 
     def _check_empty_stream(self, stream: str, *, only_fresh: bool = False) -> None:
-        """Record expectations of a stream without rows; raise ExpectationFailed if they fail it.
+        """Check a stream without rows; raise ExpectationFailed if a check fails the load.
 
         `only_fresh`: check freshness alone, as a bookmark says that nothing is new.
         """
@@ -316,7 +316,7 @@ class _LoadRun:
         self.report.add_dropped(stream, loader.take_dropped())
 
     def _record_landed(self, landed: Landed, seconds: float) -> None:
-        """Report a commit that took `seconds`; keep its versions for compaction and retirement."""
+        """Report a commit and its duration; keep its version to compact or retire rows later."""
         with self._lock:
             self.report.add_landed(landed, seconds)
             if landed.version is not None and not landed.skipped:
@@ -326,7 +326,7 @@ class _LoadRun:
             self.observer.on_landed(landed)
 
     def _retire_versions(self, stream: str, version: int) -> None:
-        """Remove rows of a stream's versions before this one; warn where no column has versions."""
+        """Delete a stream's rows of versions below this; warn if the table has no versions."""
         if self.config.mode is Mode.OVERWRITE or not self.config.process_activate_version_messages:
             return
         writer = self._get_loader(stream).writer
@@ -385,21 +385,21 @@ class _LoadRun:
             check_limit(self._bad, self._records, self.config.max_bad_records)
 
     def _quarantine(self, bad: Sequence[BadRecord], sequence: int, kind: RejectedKind) -> None:
-        """Write bad records to the quarantine, and count them; write nothing for none."""
+        """Count bad records and write them to the quarantine; write no file if there are none."""
         self._bad += len(bad)
         if bad:
             quarantine = Quarantine(self.storage, self.name)
             self.report.add_quarantined(bad, quarantine.write(bad, sequence, kind))
 
     def _emit_state(self, state: bytes) -> None:
-        """Hand a STATE to the caller and the observer, and then set it in the report."""
+        """Pass a Singer STATE to the caller and the observer, then set it in the report."""
         if self.on_state is not None:
             self.on_state(state)
         self.observer.on_state(state)
         self.report.set_state(state)
 
     def _compact_tables(self) -> None:
-        """Merge small files of the run's tables; warn if that fails, as the rows are durable."""
+        """Merge small files of the tables that this run wrote; only warn if that fails."""
         for stream, versions in self._versions.items():
             table = self._loaders[stream].writer
             try:
@@ -414,7 +414,7 @@ class _LoadRun:
         self.observer.on_warning(text)
 
     def _finish(self, error: BaseException | None) -> LandingReport:
-        """Finish the report, save it, sweep old staged objects, and tell the observer.
+        """Finish and save the report, remove old staged objects, and notify the observer.
 
         After a second interrupt, save and sweep nothing.
         """
@@ -432,7 +432,7 @@ class _LoadRun:
 
 @contextmanager
 def _name_table_in_errors(table: str) -> Iterator[None]:
-    """Name the table in store errors that Spark raises in the body; add seconds if unreachable."""
+    """Add the table's URI to store errors that Spark raises; the wait, too, if unreachable."""
     begin = time.monotonic()
     try:
         yield
@@ -448,7 +448,7 @@ def _name_table_in_errors(table: str) -> Iterator[None]:
 def _raise_first(
     landings: Mapping[str, Future[None]], secrets: Sequence[str], warn: Callable[[str], None]
 ) -> None:
-    """Raise the first error of several streams that have landed or failed; `warn` of the others.
+    """Raise the first error of the streams' futures, if any; pass the others to `warn`.
 
     The secrets are masked in the warnings.
     """
@@ -460,14 +460,14 @@ def _raise_first(
         raise error
 
 
-def _streams_at_once(streams: int, size: int, most: int) -> int:
-    """Return how many streams to land at once: as many as have 64 MB together, within bounds.
+def _streams_at_once(streams: int, total_bytes: int, max_streams: int) -> int:
+    """Return how many streams to land in parallel: about 64 MB of input, within limits.
 
-    Small streams mostly wait for a store or a shared job, so at least four land at once. `size` is
-    the bytes of all streams, `most` the engine's limit.
+    Small streams mostly wait for a store or a shared job, so at least four land at once.
+    `total_bytes` is the size of all streams' input, `max_streams` the engine's limit.
 
     >>> [_streams_at_once(1000, mb << 20, 64) for mb in (36, 4_000, 100_000)]
     [64, 16, 4]
     """
-    fitting = _AT_ONCE_BYTES * streams // max(1, size)
-    return min(streams, max(_FEWEST_AT_ONCE, min(most, fitting)))
+    fitting = _AT_ONCE_BYTES * streams // max(1, total_bytes)
+    return min(streams, max(_FEWEST_AT_ONCE, min(max_streams, fitting)))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScannedBatch:
-    """A batch after its scan, or one that needs none.
+    """A batch with the reader of its good records, after a scan or without one.
 
     Attributes:
         reader: reads its good records; None for a frame.
@@ -51,7 +51,7 @@ class ScannedBatch:
 
 @dataclass
 class StreamScanner:
-    """Scans a stream's batches, and keeps the types of its undeclared fields.
+    """Scans a stream's batches for bad records, and keeps the types of undeclared fields.
 
     Attributes:
         on_bad: takes a batch, its bad records and the number of all its records; raises when the
@@ -75,7 +75,7 @@ class StreamScanner:
         return config.on_bad_record != "fail" or config.unknown_fields is UnknownPolicy.DROP
 
     def is_needed(self, batches: Sequence[Batch]) -> bool:
-        """Whether to scan batches before staging: for a policy or a rule on undeclared fields."""
+        """Whether to scan before staging: a policy, or a rule on undeclared fields, needs it."""
         if self.counts_before:
             return True
         if self.policies.config.unknown_fields is not UnknownPolicy.EVOLVE:
@@ -120,7 +120,7 @@ class StreamScanner:
     def report_bad(
         self, batch: Batch, scans: Sequence[Scan], left_out: Collection[str] = ()
     ) -> None:
-        """Hand a batch's bad records to `on_bad`, except those of the files `left_out` (URIs).
+        """Pass a batch's bad records to `on_bad`, except those of the files `left_out` (URIs).
 
         `scans` has one scan for each split of the batch.
         """
@@ -158,7 +158,7 @@ class StreamScanner:
             return tuple(self.engine.run_tasks(step, scan, batch.splits))
 
     def _choose_types(self, unknown: Mapping[str, str]) -> dict[str, pa.DataType]:
-        """Return types of undeclared fields: by a rule, the table, or the kinds of their values.
+        """Choose types of undeclared fields: from a rule, from the table, or from their values.
 
         Notes the fields that become text.
         """
@@ -188,7 +188,7 @@ class StreamScanner:
 
 
 def _merge_unknown(scans: Sequence[Scan]) -> dict[str, str]:
-    """Return undeclared field -> the kind that all its values in these scans have."""
+    """Return each undeclared field's kind of values, merged over all scans."""
     kinds = dict[str, str]()
     for scan in scans:
         for name, kind in scan.unknown.items():

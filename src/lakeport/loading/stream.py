@@ -60,7 +60,7 @@ _MOST_CLASHES: Final = 1000
 
 @dataclass(frozen=True)
 class CommitGroup:
-    """Batches that land in one commit, with what earlier attempts to land them have found out.
+    """Batches that land in one commit, with the results of earlier attempts to land them.
 
     Attributes:
         whole: the batch that stands for all of them.
@@ -83,7 +83,7 @@ class CommitGroup:
     clashes: int = 0
 
     def without_files(self, landed: PartlyLanded) -> CommitGroup:
-        """Return the group without the files that the table has, and with a note about them."""
+        """Return the group without files that the table already has, and with a note of it."""
         parts = tuple(part.without_files(landed.files) for part in self.parts)
         size = sum(part.batch.bytes for part in parts)
         return replace(
@@ -110,7 +110,7 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class StagedBatch:
-    """A group's rows, staged but not visible.
+    """A group's rows, written as staged objects but not committed yet.
 
     `batch` stands for the group, and has the digests of its files. `warnings` are about skew.
     """
@@ -123,7 +123,7 @@ class StagedBatch:
 
 @dataclass
 class StreamLoader:
-    """Lands one stream's batches, in order.
+    """Lands one stream's batches in order: scans, plans, stages, checks and commits them.
 
     Args:
         on_bad: takes a batch, its bad records and the number of all its records; raises when the
@@ -150,7 +150,7 @@ class StreamLoader:
         )
 
     def land(self, batches: Sequence[Batch], state: bytes | None) -> Iterator[Landed]:
-        """Land a flush's batches of this stream; yield each commit, the STATE with the last one.
+        """Land the stream's batches of a flush; yield each commit. The last one has the STATE.
 
         Optional batches without a row are left out. An overwrite, and rows that are transformed or
         checked together, land in one commit; keys of deleted rows land last, each in its own.
@@ -169,7 +169,7 @@ class StreamLoader:
         return self._scanner.take_dropped()
 
     def _needs_one_commit(self, batches: Sequence[Batch]) -> bool:
-        """Whether batches replace the table, or are checked, bookmarked or transformed as one."""
+        """Whether an overwrite, bookmark, check or transform needs all batches in one commit."""
         if self.policies.config.mode is Mode.OVERWRITE:
             return True
         if self.checks is not None and self.checks.needs_whole_input:
@@ -179,7 +179,7 @@ class StreamLoader:
         return self.transform is not None and not self.transform.plan_frame(batches[0]).row_wise
 
     def _land_group(self, batches: Sequence[Batch], state: bytes | None) -> Landed | None:
-        """Land batches in one commit, again after obstacles; None for an optional one without rows.
+        """Land batches in one commit, with retries; None if they are optional and without rows.
 
         Batches that the same run had landed before are not landed again: that commit is returned.
         """
@@ -217,7 +217,7 @@ class StreamLoader:
                     group = self._revise(group, obstacle)
 
     def _revise(self, group: CommitGroup, obstacle: BaseException) -> CommitGroup:
-        """Return the group for another attempt to land it; raise the obstacle if that is in vain.
+        """Return the group changed for another attempt; raise `obstacle` if none can succeed.
 
         - A record has an undeclared field: scan all batches, as all values of a field type it.
         - The table has some of the files: leave these out.
@@ -244,7 +244,7 @@ class StreamLoader:
         raise obstacle
 
     def _scan(self, group: CommitGroup, stack: ExitStack) -> CommitGroup:
-        """Return a group with its parts, scanned if `scan_first`; `stack` gets their clean-up.
+        """Return the group with a part for each batch; scan the batches first if `scan_first`.
 
         InputError for too many columns.
         """
@@ -266,7 +266,7 @@ class StreamLoader:
     def _make_parts(
         self, batches: Sequence[Batch], readers: Sequence[Reader | None]
     ) -> list[BatchPart]:
-        """Return a part for each batch, with reader, shape and checker; one for all in a frame."""
+        """Return a part for each batch; only one if Spark transforms or checks all together."""
         clock = datetime.now(UTC)
         schemas = [reader.schema for reader in readers if reader] or [columns_of(batches[0])]
         source: Collection[str] = ()
@@ -296,7 +296,7 @@ class StreamLoader:
         readers: Sequence[Reader | None],
         schemas: Sequence[pa.Schema],
     ) -> TransformedBatch | None:
-        """Return one batch with Spark's frame of all; None if no transform or check needs Spark."""
+        """Return one batch with a Spark frame of all batches; None if no rule needs Spark."""
         read = [(b, reader) for b, reader in zip(batches, readers, strict=True) if reader]
         transform = self.transform
         if transform is None:
@@ -325,7 +325,7 @@ class StreamLoader:
             return transform.make_frame(whole, columns, items)
 
     def _plan(self, group: CommitGroup) -> StagePlan:
-        """Plan a group against its table; after a TypeConflict, with columns in the table's types.
+        """Plan a group against its table; if types conflict, try the table's column types.
 
         Raises:
             TypeConflict: a column still does not fit.
@@ -386,7 +386,7 @@ class StreamLoader:
         return StagedBatch(batch, objects, counts, skewed)
 
     def _run_tasks(self, plan: StagePlan) -> list[Staged | CheckCounts]:
-        """Run the tasks of a plan: one for each group of splits, or those of a Spark frame."""
+        """Run the plan's tasks, on groups of splits or on a Spark frame; return all results."""
         first, table = plan.tasks[0].part, plan.table
         step = f"write {first.batch.stream}, batch {first.batch.sequence}, to {self.writer.uri}"
 
@@ -414,7 +414,7 @@ class StreamLoader:
             return spark.run_frame(step, first.frame, run, discard=discard)
 
     def _check(self, group: CommitGroup, staged: StagedBatch) -> Landed | None:
-        """Report bad records and enforce expectations; with `once`, return an earlier equal commit.
+        """Report bad records, enforce expectations; return an equal commit if `once` finds it.
 
         Raises:
             PartlyLanded: the table has some of the files.
@@ -447,7 +447,7 @@ class StreamLoader:
     def _describe(
         self, landed: Landed, group: CommitGroup, plan: StagePlan, staged: StagedBatch
     ) -> Landed:
-        """Return a commit with the warnings, notes and columns of its batches added."""
+        """Return a commit with the warnings, notes and column types of its batches added."""
         whole, columns = group.whole, describe_columns(plan.incoming, plan.table)
         warnings = (*whole.warnings, *landed.warnings, *staged.warnings)
         if self.policies.config.mode is Mode.OVERWRITE and not (landed.rows or landed.skipped):
@@ -470,7 +470,7 @@ def _json_string_notes(incoming: pa.Schema, table: Mapping[str, str]) -> Iterato
 
 
 def _empty_overwrite_warning(landed: Landed) -> str:
-    """Return a warning that says which rows an overwrite by no row has removed."""
+    """Return a warning about the rows that an overwrite without rows has removed."""
     if not landed.removed_files:
         return "the source has no row: the overwrite replaced nothing."
     rows = "the rows" if landed.removed_rows is None else pluralize(landed.removed_rows, "row")

@@ -33,7 +33,7 @@ def land_splits(
     checker: RowChecker | None,
     item: tuple[int, Reader, Shape, tuple[Split, ...]],
 ) -> list[Staged | CheckCounts]:
-    """Read, check, shape and stage the rows of some splits; return objects, and counts if checked.
+    """Read, check, shape and stage a task's splits; return objects, and counts if checked.
 
     Args:
         tracks_content: whether the first object gets digests of what was read: `Staged.content`.
@@ -61,7 +61,7 @@ def land_splits(
 
 
 def name_contents(columns: pa.Schema, staged: Sequence[Staged]) -> dict[str, str]:
-    """Return file -> hash of its bytes and of the columns that were made of it.
+    """Hash each file's bytes together with the columns; above 100 files, all in one hash.
 
     More than a hundred files share one hash, under the empty file name. Files of formats whose
     readers don't see the bytes are left out.
@@ -81,7 +81,7 @@ def name_contents(columns: pa.Schema, staged: Sequence[Staged]) -> dict[str, str
 
 
 def _show_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches, and add their rows to the activity that this thread works for."""
+    """Yield the batches unchanged; add their rows to the progress of this thread's activity."""
     for batch in batches:
         add_progress(rows=batch.num_rows)
         yield batch
@@ -94,7 +94,7 @@ def land_frame(
     batches: Iterator[pa.RecordBatch],
     partition: int,
 ) -> list[Staged | CheckCounts]:
-    """Check, shape and stage the rows of one partition of a Spark frame; see `land_splits`."""
+    """Check, shape and stage one Spark partition; return objects, and counts if checked."""
     counts = CheckCounts()
     passing = checker(batches, counts, shape.source) if checker else batches
     rows = (cast_batch(batch, shape.source) for batch in passing)
@@ -105,7 +105,7 @@ def land_frame(
 def _stage(
     rows_stage: str, sink: Sink, batches: Iterator[pa.RecordBatch], index: int
 ) -> list[Staged]:
-    """Encode and stage a task's shaped rows; the first object gets the times of its stages.
+    """Encode and stage a task's rows as objects; the first has the times of the task's stages.
 
     `rows_stage` is the stage's name for the iteration of `batches`, `index` the task's number.
     """

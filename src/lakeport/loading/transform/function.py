@@ -23,7 +23,7 @@ _IMPORT_LOCK: Final = Lock()
 
 
 def import_function(name: str, folder: Path | None = None) -> Callable[[Any], Any]:
-    """Import the function `module:function`, from a folder or an installed package.
+    """Import `module:function` from a folder, else a package; ConfigError if there is none.
 
     The folder, by default the working folder, is searched first. ConfigError if there is no such
     module or function, or another module has its name.
@@ -53,16 +53,16 @@ def import_transform(load: Load) -> str | Callable[[Any], Any]:
     return load.python and import_function(load.python, Path(load.folder))
 
 
-def _import_from(module: str, here: Path) -> ModuleType:
-    """Import a module, the folder's first; ConfigError if another one of its name is loaded."""
+def _import_from(module: str, folder: Path) -> ModuleType:
+    """Import a module, from `folder` first; ConfigError if another module has its name."""
     first = module.partition(".")[0]
-    sys.path.insert(0, str(here))
+    sys.path.insert(0, str(folder))
     invalidate_caches()  # a module may have been written a moment ago
     try:
         found = import_module(module)
     finally:
-        sys.path.remove(str(here))
-    own = next(filter(Path.exists, (here / first / "__init__.py", here / f"{first}.py")), None)
+        sys.path.remove(str(folder))
+    own = next(filter(Path.exists, (folder / first / "__init__.py", folder / f"{first}.py")), None)
     place = getattr(sys.modules[first], "__file__", None)
     if own and not (place and Path(place).exists() and own.samefile(place)):
         raise ConfigError(

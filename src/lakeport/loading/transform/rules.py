@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlannedBatch:
-    """Plan of the rows that a batch becomes, before any is read.
+    """Plan of a batch after its transform: the columns, without a row read.
 
     Attributes:
         batch: the batch; with the frame that is run, where Spark makes its rows.
@@ -45,7 +45,7 @@ class PlannedBatch:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Lines for a plan's notes: the transform's unit, and each expectation."""
+        """Notes for a plan: how the transform runs, and each expectation."""
         transform = [f"transform: {self.how}"] if self.how else []
         expected = [f"expected: {one.title}, otherwise {one.otherwise}" for one in self.expected]
         return (*transform, *expected)
@@ -53,7 +53,7 @@ class PlannedBatch:
 
 @dataclass(frozen=True)
 class RowRules:
-    """Transform and expectations of a load; false where it has neither.
+    """Transform and expectations of a load; falsy if there are neither.
 
     Attributes:
         transform: makes the rows that land; None: the source's rows land.
@@ -73,7 +73,7 @@ class RowRules:
         views: Mapping[str, DataFrame] | None,
         expect: Sequence[Mapping[str, Any] | Expectation],
     ) -> RowRules:
-        """Build the rules of a load's arguments; require Spark if they need it.
+        """Build the rules from a load's arguments; ConfigError if they lack Spark.
 
         Raises:
             ConfigError: an expectation is wrong, `once` does not go with it, or Spark is needed.
@@ -103,7 +103,7 @@ class RowRules:
         return bool(self.transform or self.expected)
 
     def needs_spark(self, schema: pa.Schema | None = None) -> list[str]:
-        """Return the names of the rules that need Spark for rows with these columns; None: any."""
+        """Return the names of rules that need Spark; `schema` None ignores column types."""
         found = []
         if self.transform is not None:
             named = {"`sql`": self.transform.sql, "`python`": self.transform.python}
@@ -118,7 +118,7 @@ class RowRules:
             self.transform.check()
 
     def bind(self, source: OpenedSource) -> tuple[RowRules, OpenedSource]:
-        """Return the rules with the source's tables as views, and the source, maybe as one flush.
+        """Add the source's tables as views; join its flushes if a rule needs all rows at once.
 
         The source has a single flush where the rules need the whole input at once.
         """
@@ -154,7 +154,7 @@ class RowRules:
         return Checks(self.expected, recorder, config.mode, views, read_table, table, newest)
 
     def plan_batch(self, prepared: PreparedLoad, batch: Batch) -> PlannedBatch:
-        """Plan a batch's rows and read none; ConfigError if `sql` or `expect` has unknown names."""
+        """Plan a batch's columns without reading rows; ConfigError for unknown names in rules."""
         columns, how = columns_of(batch), ""
         if batch.has_deleted_keys:
             return PlannedBatch(batch, columns)
@@ -185,8 +185,8 @@ class RowRules:
         return self.transform is not None and not self.transform.plan_frame(batch).row_wise
 
 
-def _gather_flushes(source: OpenedSource, whole: Callable[[Batch], bool]) -> OpenedSource:
-    """Return the source, with all flushes joined into one if `whole` is true of its first batch.
+def _gather_flushes(source: OpenedSource, needs_all_rows: Callable[[Batch], bool]) -> OpenedSource:
+    """Return the source with all flushes joined if `needs_all_rows` of its first batch.
 
     Its own flushes are discarded one by one once the joined one has landed.
     """
@@ -196,7 +196,7 @@ def _gather_flushes(source: OpenedSource, whole: Callable[[Batch], bool]) -> Ope
         at_once: bool | None = None
         for flush in source:
             for batch in flush.batches if at_once is None else ():
-                at_once = whole(batch)
+                at_once = needs_all_rows(batch)
                 break
             if at_once:
                 kept.append(flush)

@@ -53,7 +53,7 @@ ReadItem = tuple[Reader, tuple[Split, ...], Mapping[str, pa.DataType]]
 
 @dataclass(frozen=True)
 class TransformedBatch:
-    """A batch with the Spark frame that a transform makes of it, not run yet.
+    """A batch with its transformed Spark frame, which has not run yet.
 
     Attributes:
         row_wise: whether each row is made of one row.
@@ -83,7 +83,7 @@ class TransformedBatch:
 
 @dataclass(frozen=True)
 class Transform:
-    """Transform of a source's rows by a query, then a function, in Spark.
+    """Transforms a source's rows in Spark, by a query and then by a Python function.
 
     Args:
         sql: one query on `source`; empty for none.
@@ -98,7 +98,7 @@ class Transform:
 
     @cached_property
     def function(self) -> Callable[[DataFrame], Any] | None:
-        """The function of `python`, imported if it is a name; None for none."""
+        """The Python function, imported if `python` is a name; None if there is none."""
         if isinstance(self.python, str):
             return import_function(self.python) if self.python else None
         return self.python
@@ -109,14 +109,14 @@ class Transform:
             parse_query(clone_session(self.engine.spark), self.sql)
 
     def digest_rules(self, batch: Batch) -> Batch:
-        """Return the batch with the rules hashed into its digest, and without `tracks_content`."""
+        """Return the batch with query and function in its digest, without `tracks_content`."""
         function = self.function
         named = f"{function.__module__}:{function.__qualname__}" if function else ""
         digest = hashlib.sha256(f"{batch.digest}\n{self.sql}\n{named}".encode()).hexdigest()
         return replace(batch, digest=digest if batch.digest else "", tracks_content=False)
 
     def plan_frame(self, batch: Batch) -> TransformedBatch:
-        """Return the batch with its transformed frame, for its columns alone: nothing is read."""
+        """Return the batch with its transformed frame for the columns alone; read no rows."""
         transformed = self.make_frame(batch, columns_of(batch), ())
         transformed.close()
         return transformed
@@ -124,7 +124,7 @@ class Transform:
     def make_frame(
         self, batch: Batch, schema: pa.Schema, items: Sequence[ReadItem]
     ) -> TransformedBatch:
-        """Return the batch with the frame that the transform makes of it.
+        """Return the batch with its transformed Spark frame, which has not run yet.
 
         Args:
             batch: the batch; if it has a frame, that is the source.
@@ -154,7 +154,7 @@ class Transform:
         )
 
     def _apply_rules(self, session: SparkSession, columns: Sequence[str]) -> DataFrame:
-        """Return the frame that query and function make of the session's `source`."""
+        """Apply the query, then the function, to the session's `source`; return the frame."""
         known = {
             SOURCE: tuple(columns),
             **{name: tuple(view.columns) for name, view in self.views.items()},
@@ -168,7 +168,7 @@ class Transform:
 
 @dataclass(frozen=True)
 class _ItemReader:
-    """Reads an item in a task as record batches with the columns of all items."""
+    """Reads a task's splits as record batches, all with the columns of `schema`."""
 
     schema: pa.Schema
 
