@@ -76,7 +76,7 @@ def land_stream(
     observer: Observer | None = None,
     **keys: Unpack[TargetKeys],
 ) -> LandingStream:
-    """Start to land a stream in one table; return a handle on it while it goes on.
+    """Start a streaming query that lands each micro-batch in one table; return its handle.
 
     Each micro-batch is one commit, or one set of files. It lands once, however often the query is
     killed and restarted with the same checkpoint. A micro-batch without rows leaves nothing.
@@ -144,7 +144,7 @@ def _start_landing(
     timing: Mapping[str, Any],
     observer: Observer | None,
 ) -> LandingStream:
-    """Start the query that lands a streaming frame; return its handle; after an error, stop it."""
+    """Start the query that lands a streaming frame; return its handle. Stop it after an error."""
     config, storage, name = prepared.config, prepared.storage, prepared.config.table or ""
     voided = void_marked(streaming)
     frame = normalise_frame(voided, name)
@@ -175,7 +175,7 @@ def _start_landing(
 
 
 def _check_settings(config: DestinationConfig, checkpoint: str | os.PathLike[str] | None) -> None:
-    """Raise ConfigError for a missing checkpoint or table, and for settings not offered here."""
+    """Raise ConfigError for a missing checkpoint or table, or a setting not for streams."""
     if checkpoint is None or not os.fspath(checkpoint).strip():
         raise ConfigError(
             "a stream needs a checkpoint: without one, a restart lands everything again",
@@ -202,7 +202,7 @@ def _check_settings(config: DestinationConfig, checkpoint: str | os.PathLike[str
 
 
 def _trigger_arguments(trigger: str | float | None, available_now: bool) -> dict[str, Any]:
-    """Return arguments of `DataStreamWriter.trigger`, none for Spark's default; or ConfigError."""
+    """Return the arguments for `DataStreamWriter.trigger`; ConfigError for a bad trigger."""
     if available_now:
         if trigger is not None:
             raise ConfigError(
@@ -228,7 +228,7 @@ def _trigger_arguments(trigger: str | float | None, available_now: bool) -> dict
 
 
 def _spark_context(given: object) -> SparkContext | None:
-    """Return a frame's Spark context; None for a function, or a Connect frame; else ConfigError."""
+    """Return a frame's SparkContext; None for a function or Spark Connect; or ConfigError."""
     if is_spark_frame(given):
         session = given.sparkSession  # type: ignore[attr-defined]
         context: SparkContext | None = getattr(session, "sparkContext", None)
@@ -244,7 +244,7 @@ def _spark_context(given: object) -> SparkContext | None:
 def _open_frame(
     given: DataFrame | Callable[[SparkSession], DataFrame], engine: SparkEngine
 ) -> DataFrame:
-    """Return the streaming frame that is given, or that the given function makes.
+    """Return the given streaming frame, or the one that the given function makes.
 
     ConfigError for a frame that is no stream, or not of the engine's session.
     """
@@ -262,7 +262,7 @@ def _open_frame(
 
 
 def _checkpoint_jars(checkpoint: str | os.PathLike[str]) -> frozenset[str]:
-    """Return the names of Spark's jars (see `spark.jvm.jars`) for a checkpoint's store.
+    """Return the connector jars that Spark needs for a checkpoint; none for local folders.
 
     >>> _checkpoint_jars("s3a://lake/checkpoints/a"), _checkpoint_jars("/var/checkpoints/a")
     (frozenset({'s3a'}), frozenset())
@@ -275,7 +275,7 @@ def _checkpoint_jars(checkpoint: str | os.PathLike[str]) -> frozenset[str]:
 def _reach_checkpoint(
     checkpoint: str | os.PathLike[str], config: DestinationConfig, engine: SparkEngine
 ) -> str:
-    """Give Spark's session access to a checkpoint; return the checkpoint as Spark names it.
+    """Configure Spark's access to a checkpoint's store; return the path for Spark.
 
     Waits for the session. A store of the target's cloud gets the target's credentials, another
     store those of the environment. A session that the user built keeps its own settings.
@@ -318,7 +318,7 @@ class StreamStatus:
 
 
 class LandingStream:
-    """Handle on a stream that is being landed; `with` stops the stream at the end of its block.
+    """Handle on a stream that is being landed; as a context manager, it stops the stream.
 
     Attributes:
         query: Spark's own handle.
@@ -381,7 +381,7 @@ class LandingStream:
         return self._batches.last
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the stream's end; return whether it has ended.
+        """Wait for the stream's end, at most `timeout` seconds; return whether it has ended.
 
         Args:
             timeout: seconds; without a limit if absent.
@@ -396,7 +396,7 @@ class LandingStream:
         return ended
 
     def stop(self) -> None:
-        """Stop the stream once the micro-batch in progress has landed, and wait for that.
+        """Let the current micro-batch land, then stop the stream; wait until it has ended.
 
         Do nothing if the stream has ended.
 
@@ -443,7 +443,7 @@ class LandingStream:
 
 
 class MicroBatches:
-    """Lands the micro-batches of one query, one at a time, and adds up their report.
+    """Lands the micro-batches of one streaming query one by one; builds one report of all.
 
     The config has the query's id as its `run_id`.
 
@@ -492,7 +492,7 @@ class MicroBatches:
         return self._total.finish(self.error)
 
     def land(self, frame: DataFrame, number: int) -> None:
-        """Land the micro-batch of this number, for `foreachBatch`; set `error` if it fails.
+        """Land one micro-batch, as `foreachBatch` calls it; set `error` and raise if it fails.
 
         Raises:
             LakeportError: without its cause, since Spark logs what is raised; see `error`.
@@ -505,7 +505,7 @@ class MicroBatches:
             raise LakeportError(self.error.message, self.error.hint) from None
 
     def close(self, error: LakeportError | None) -> LandingReport:
-        """Compact the last commits unless an error ended the query; return the whole report."""
+        """Compact the last commits unless the query failed; return the report of all batches."""
         self.error = self.error or error
         if self.error is None and self._uncompacted:
             with suppress(RuntimeError):  # the interpreter ends: no thread is to be had
@@ -519,7 +519,7 @@ class MicroBatches:
         self._observer.on_warning(text)
 
     def _land(self, frame: DataFrame, number: int) -> None:
-        """Land one micro-batch in the executor's thread, and finish its report."""
+        """Land one micro-batch and finish its own report; runs in the executor's thread."""
         own, begin = self._new_report(), time.monotonic()
         self.number = number
         try:
@@ -530,7 +530,7 @@ class MicroBatches:
             raise
 
     def _record_landed(self, own: ReportBuilder, landed: Landed, seconds: float) -> None:
-        """Report a commit, compact small files that have piled up, and prune the journal."""
+        """Report a commit; compact if small files have piled up, and prune the journal."""
         for report in (own, self._total):
             report.add_landed(landed, seconds)
         if not landed.skipped:
@@ -544,7 +544,7 @@ class MicroBatches:
         self._finish(own, None)
 
     def _prune(self, number: int) -> None:
-        """Drop journal entries of micro-batches that Spark's checkpoint no longer has, each 100th.
+        """Every 100 micro-batches, delete journal entries that Spark's checkpoint lacks.
 
         Do nothing if the store refuses.
         """
@@ -553,7 +553,7 @@ class MicroBatches:
                 self._writer.prune(number - _KEPT_BATCHES)
 
     def _compact(self) -> None:
-        """Merge small files of uncompacted versions; warn if it fails, as the rows are durable."""
+        """Merge small files of commits since the last time; only warn if that fails."""
         versions, self._uncompacted = self._uncompacted, []
         try:
             with self._total.timeline.stage("optimizing", self._stream):
@@ -568,13 +568,13 @@ class MicroBatches:
         self._observer.on_finished(self.last)
 
     def _to_batch(self, frame: DataFrame, number: int) -> Batch:
-        """Return a micro-batch as a batch of a load."""
+        """Convert a micro-batch to a batch; in mode `append`, limit its partitions."""
         if self._config.mode is Mode.APPEND:
             frame = self._limit_partitions(frame, number)
         return Batch(self._stream, number, frame=frame, optional=True, untyped=self._untyped)
 
     def _limit_partitions(self, frame: DataFrame, number: int) -> DataFrame:
-        """Return the frame with no more partitions than it should become files, by a shuffle.
+        """Repartition the frame if it would become more files than its size needs.
 
         Without a shuffle one task would do the work of all tasks before it, including the state of
         windows and joins.

@@ -76,14 +76,14 @@ _PRODUCER: Final = "https://github.com/lakeport/lakeport"
 
 
 class DatasetName(NamedTuple):
-    """OpenLineage's name of a dataset, which no other dataset has."""
+    """OpenLineage's unique name of a dataset, in two parts."""
 
     namespace: str
     name: str
 
 
 def name_inputs(source: ConfigPart) -> list[DatasetName]:
-    """Return the names of the datasets that a source reads, without any secret."""
+    """Return OpenLineage's names of the datasets that a source reads, without any secret."""
     if isinstance(source, FilesSource):
         names = [source.files] if isinstance(source.files, str) else source.files
         return [name_dataset(_strip_glob(name)) for name in names]
@@ -95,7 +95,7 @@ def name_inputs(source: ConfigPart) -> list[DatasetName]:
 
 
 def name_dataset(place: str) -> DatasetName:
-    """Return the name of the dataset at a path or a URI.
+    """Return OpenLineage's name of the dataset at a path or URI, without a password.
 
     >>> name_dataset("s3://lake/bronze/flights"), name_dataset("/data/lake/flights")
     (DatasetName(namespace='s3://lake', name='bronze/flights'), \
@@ -110,7 +110,7 @@ DatasetName(namespace='file', name='/data/lake/flights'))
 
 
 def _strip_glob(name: str) -> str:
-    """Return the folder above the first wildcard of a glob; a name without one as it is.
+    """Return the folder above the first wildcard of a glob; a plain path unchanged.
 
     >>> _strip_glob("s3://inbox/flights/*.csv"), _strip_glob("in/a.csv")
     ('s3://inbox/flights', 'in/a.csv')
@@ -120,7 +120,7 @@ def _strip_glob(name: str) -> str:
 
 
 def _name_database_table(uri: str, table: str) -> DatasetName:
-    """Return the name of a table of a database, without user and password.
+    """Return OpenLineage's name of a database table, without user and password.
 
     >>> _name_database_table("postgresql://me:secret@db/shop", "orders")
     DatasetName(namespace='postgres://db:5432', name='shop.public.orders')
@@ -140,7 +140,7 @@ def _name_database_table(uri: str, table: str) -> DatasetName:
 
 
 def trace_columns(sql: str, tables: Mapping[str, Iterable[str]]) -> dict[str, Origins] | None:
-    """Trace a Spark query's columns to those of its tables by sqlglot; None if it can't resolve it.
+    """Trace a query's result columns to input columns by sqlglot; None if sqlglot can't.
 
     Returns column of the result, in lower case -> its origins; columns that only Spark names are
     left out. `tables` are the tables that the query may name -> their columns.
@@ -168,7 +168,7 @@ def trace_columns(sql: str, tables: Mapping[str, Iterable[str]]) -> dict[str, Or
 
 
 def _find_origins(node: Node, spelt: Mapping[tuple[str, str], tuple[str, str]]) -> Origins:
-    """Return the origins of a node of sqlglot's graph; KeyError for an unknown table's column."""
+    """Return the input columns below a node of sqlglot's lineage graph; may raise KeyError."""
     if isinstance(node.expression, exp.Table):
         column = parse_one(node.name, into=exp.Column)
         return {spelt[node.expression.name.lower(), column.name.lower()]: "IDENTITY"}
@@ -185,14 +185,14 @@ def _find_origins(node: Node, spelt: Mapping[tuple[str, str], tuple[str, str]]) 
 
 @dataclass(frozen=True)
 class ReadDataset:
-    """A dataset that a load reads: its name in OpenLineage, and its columns -> types in words."""
+    """A dataset that a load reads: its OpenLineage name, and its columns' types."""
 
     name: DatasetName
     columns: Mapping[str, str]
 
 
 def find_inputs(load: Load, streams: Sequence[StreamReport]) -> dict[str, ReadDataset]:
-    """Return name in `sql` -> dataset that a load has read, where its columns are known.
+    """Return the datasets that a load has read, by their names in `sql`; skip unknown columns.
 
     A source with several streams, such as a tap, is left out: its columns have no known stream.
     """
@@ -208,7 +208,7 @@ def find_inputs(load: Load, streams: Sequence[StreamReport]) -> dict[str, ReadDa
 
 
 def _find_single_input(load: Load, streams: Sequence[StreamReport]) -> ReadDataset | None:
-    """Return the dataset of a load's only stream, as it was read; None for several streams.
+    """Return the dataset of a load's only stream; None for several, or unknown columns.
 
     None, too, where columns are unknown, or `add_record_metadata` adds some.
     """
@@ -224,7 +224,7 @@ def _find_single_input(load: Load, streams: Sequence[StreamReport]) -> ReadDatas
 def build_column_lineage(
     load: Load, stream: StreamReport, datasets: Mapping[str, ReadDataset]
 ) -> facets.ColumnLineageDatasetFacet | None:
-    """Return the column lineage of a stream's table; None where no column's origin is certain.
+    """Return OpenLineage's column lineage of a stream's table; None if no origin is certain.
 
     A Python function can't be traced. `datasets` are the inputs of `find_inputs`.
     """
@@ -251,7 +251,7 @@ def build_column_lineage(
 def _map_to_table(
     config: DestinationConfig, made_of: Mapping[str, Origins], landed: Mapping[str, str]
 ) -> dict[str, Origins] | None:
-    """Return column of the table -> its origins; None if other columns landed than were traced."""
+    """Map the table's columns to their origins; None if a traced column has not landed."""
     case = config.column_header_format
     internal = list_internal_columns(Policies(config).internal_prefix)
     own = {apply_header_case(name, case).lower() for name in (*internal, *config.constant_columns)}
@@ -282,7 +282,7 @@ def build_schema(columns: Mapping[str, str]) -> schema_dataset.SchemaDatasetFace
 
 
 class LineageObserver(PipelineObserver):
-    """Observer that sends a run's lineage events; after a failure, warns once and sends no more."""
+    """Sends a run's OpenLineage events; after a failure, warns once and sends no more."""
 
     def __init__(self, lake: LakeFile, lineage: Lineage, warn: Callable[[str], None]) -> None:
         self._lake = lake
@@ -302,7 +302,7 @@ class LineageObserver(PipelineObserver):
             self._send(report.load, _EVENT_TYPES[report.outcome], report)
 
     def _send(self, load: str, state: str, report: LoadReport | None) -> None:
-        """Send an event of a load, unless an earlier one failed; `report`: None at the start."""
+        """Send an event of a load, unless sending has failed; `report` is None for START."""
         if self._client is None:
             return
         try:
@@ -312,7 +312,7 @@ class LineageObserver(PipelineObserver):
             self._warn(f"lineage could not be sent, and no more is: {type(error).__name__}")
 
     def _event(self, load: str, state: str, report: LoadReport | None) -> RunEvent:
-        """Return an event of a load, with its run, its job, and its datasets."""
+        """Build the OpenLineage event of a load, with its run, job and datasets."""
         file = Path(self._lake.path).stem
         facets: dict[str, Any] = {
             "parent": parent_run.ParentRunFacet(
@@ -334,7 +334,7 @@ class LineageObserver(PipelineObserver):
 
 
 def _name_datasets(load: Load, report: LoadReport | None) -> dict[str, list[Any]]:
-    """Return `inputs` and `outputs` of a load; with their columns once the load has ended."""
+    """Return the event's `inputs` and `outputs`; with columns once the load has ended."""
     streams = report.landing.streams if report is not None and report.landing else ()
     read = find_inputs(load, streams) if report is not None else {}
     known: dict[DatasetName, dict[str, Any]] = {
@@ -350,7 +350,7 @@ def _name_datasets(load: Load, report: LoadReport | None) -> dict[str, list[Any]
 def _build_output(
     load: Load, stream: StreamReport, read: Mapping[str, ReadDataset]
 ) -> OutputDataset:
-    """Return the output of a stream: its table, the landed columns, their origins, and counts."""
+    """Build the output dataset of a stream: table, columns, their origins, and row counts."""
     facets: dict[str, Any] = {"schema": build_schema(stream.columns)} if stream.columns else {}
     if stream.columns and (columns := build_column_lineage(load, stream, read)):
         facets["columnLineage"] = columns
@@ -363,7 +363,7 @@ def _build_output(
 
 
 def _open_client(lineage: Lineage) -> OpenLineageClient:
-    """Return OpenLineage's client; without file and URL, OpenLineage's own settings decide."""
+    """Open OpenLineage's client for a file or URL; with neither, by OpenLineage's settings."""
     if lineage.file:
         return OpenLineageClient(transport=FileTransport(FileConfig(lineage.file, append=True)))
     if lineage.url is None:

@@ -105,7 +105,7 @@ class LoadPlan:
 
     @property
     def in_words(self) -> dict[str, str]:
-        """Subject -> what the plan says about it, in words; without empty entries."""
+        """The plan as texts for people, by subject; leaves out subjects without a text."""
         version = "" if self.version is None else f", now version {self.version}"
         new = "" if self.columns or not self.table else ", which is not there yet"
         does = {"append": "append to", "merge": "merge into"}.get(self.mode, self.mode)
@@ -149,7 +149,7 @@ class PipelinePlan:
 
 
 def plan_lake(lake: LakeFile, *, only: Sequence[str] = (), tag: str = "") -> PipelinePlan:
-    """Return what `run` would do with the same arguments; ConfigError for a wrong one."""
+    """Plan a lake file's loads without running them; ConfigError for unknown names or tags."""
     loads = select_loads(lake, only, tag)
     schedule = Schedule({name: load.depends for name, load in loads.items()})
     steps = []
@@ -164,7 +164,7 @@ def plan_lake(lake: LakeFile, *, only: Sequence[str] = (), tag: str = "") -> Pip
 
 
 def _plan_load(load: Load, planner: ResultPlanner) -> LoadPlan:
-    """Plan one load, after those that run before it; reads its table and its bookmarks."""
+    """Plan one load; reads its table and bookmarks. The loads that it uses come first."""
     config = load.target
     uri = table_uri(load)
     version, columns = None, dict[str, str]()
@@ -200,7 +200,7 @@ def _list_columns(columns: Mapping[str, str]) -> str:
 
 
 def _describe_source(source: ConfigPart) -> str:
-    """Describe a source in words."""
+    """Describe a source in words, such as `new files of in/*.csv`."""
     if isinstance(source, FilesSource):
         names = source.files if isinstance(source.files, str) else ", ".join(source.files)
         return f"new files of {names}" if source.new_only else f"files {names}"
@@ -216,7 +216,7 @@ def _describe_source(source: ConfigPart) -> str:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """Result of a load's transform: the columns for its table, and how the transform runs.
+    """Planned result of a load's transform: the table's columns, and how the transform runs.
 
     Attributes:
         runs: `each batch on its own` or `the whole input at once`; empty where it is unknown.
@@ -236,7 +236,7 @@ class LoadResult:
 
 @dataclass
 class ResultPlanner:
-    """Plans the results of loads in the order in which they run.
+    """Plans the results of loads' transforms, in the order in which the loads run.
 
     Spark starts for the first load whose transform can be planned.
     """
@@ -245,7 +245,7 @@ class ResultPlanner:
     _tables: dict[str, tuple[Mode, pa.Schema]] = field(default_factory=dict)
 
     def plan(self, load: Load, table: str) -> LoadResult:
-        """Return the result of a load's transform; an empty one without `sql` and `python`.
+        """Plan the result of a load's transform; empty if it has neither `sql` nor `python`.
 
         Its columns are kept for later loads that read `table`, the URI of its table.
         """
@@ -262,7 +262,7 @@ class ResultPlanner:
         return result
 
     def _plan_by_columns(self, load: Load) -> LoadResult:
-        """Plan a load from tables or a database without JDBC; SourceError for other sources."""
+        """Plan a load whose source columns are known unread; SourceError for other sources."""
         source = load.source
         if isinstance(source, TablesSource):
             frames = {name: self._table_frame(place, load) for name, place in source.tables.items()}
@@ -275,7 +275,7 @@ class ResultPlanner:
         raise SourceError(_UNREAD_HINT)
 
     def _classify_by_text(self, load: Load) -> str:
-        """Return how a query on unknown columns runs, by its text; empty if that is unclear."""
+        """Return how a query runs, judged by its SQL without columns; empty if unclear."""
         names = find_query_columns(load.sql)
         if not load.sql or names is None:
             return ""
@@ -290,7 +290,7 @@ class ResultPlanner:
             return ""
 
     def _classify_query(self, sql: str, names: Iterable[str]) -> str:
-        """Return how a query runs, by its plan on null columns, which may be of any type."""
+        """Return how a query runs, by Spark's plan for it on columns of nulls."""
         session = clone_session(require_spark(self.engine, "a query").spark)
         nulls = session.range(0).selectExpr(
             *(f"NULL AS {quote_identifier(name)}" for name in names)
@@ -299,7 +299,7 @@ class ResultPlanner:
         return EACH_ALONE if is_row_wise(query_frames(session, sql, {}), SOURCE) else AT_ONCE
 
     def _plan_batch(self, load: Load, batch: Batch, frames: Mapping[str, DataFrame]) -> LoadResult:
-        """Return the result of a load for a batch without rows; `frames`: tables by their names."""
+        """Plan a load for a batch without rows; `frames` are the source's tables by name."""
         views = {**frames, **{n: self._table_frame(p, load) for n, p in load.tables.items()}}
         prepared = PreparedLoad(
             load.target, open_storage(load.target), self.engine, (), writes=False
@@ -312,7 +312,7 @@ class ResultPlanner:
         return LoadResult(planned.how, shape.schema)
 
     def _table_frame(self, place: str, load: Load) -> DataFrame:
-        """Return an empty frame with a table's columns as they are after the planned loads."""
+        """Return a frame with a table's columns as they will be after the loads planned so far."""
         mode, planned = self._tables.get(place, (None, None))
         try:
             there = DeltaTable(place, load.target, self.engine).read_all()
@@ -329,25 +329,25 @@ class ResultPlanner:
 
 
 def describe_news(load: Load, engine: Engine) -> str:
-    """Describe in words what is new in a load's source; empty without a bookmark of the source.
+    """Describe what is new in a load's source since its bookmark; empty if it keeps none.
 
     Spark does not start. An error is returned as `it would fail: ...`.
     """
     try:
-        return _find_news(load, partial(_open_memory, load, engine))
+        return _find_news(load, partial(_open_bookmarks, load, engine))
     except LakeportError as error:
         return f"it would fail: {error.message}"
 
 
-def _open_memory(load: Load, engine: Engine, stream: str = "") -> BookmarkStore:
-    """Return the bookmarks of a load's table, or of the table of one of its streams."""
+def _open_bookmarks(load: Load, engine: Engine, stream: str = "") -> BookmarkStore:
+    """Open the bookmarks of a load's table; with `stream`, of that stream's table."""
     storage = open_storage(load.target)
     table = open_table(load.target, storage, engine, stream or load.name, writes=False)
     return table.bookmark_store(writes=False)
 
 
 def _find_news(load: Load, memory: partial[BookmarkStore]) -> str:
-    """Describe new files or rows of a source since its bookmark in the table; empty without one."""
+    """Describe a source's new files or rows since its bookmark; empty if it keeps none."""
     source = load.source
     if isinstance(source, FilesSource) and source.new_only:
         options = ReadOptions().merge_source(source)

@@ -66,7 +66,7 @@ class LoadReport:
         return tuple(dict.fromkeys(stream.table for stream in streams if stream.table))
 
     def to_dict(self, *, whole: bool = True) -> dict[str, Any]:
-        """Return the report as plain values; with the load's own report if `whole`."""
+        """Return the report as a dict of JSON values; `whole` adds the load's own report."""
         names = "load outcome reason run_id seconds rows rejected tables exit_code uses"
         return {
             **{name: plain_value(getattr(self, name)) for name in names.split()},
@@ -125,7 +125,7 @@ class PipelineReport:
         return f"PipelineReport(run_id={self.run_id!r}, rows={self.rows}, {ends})"
 
     def to_dict(self, *, whole: bool = True) -> dict[str, Any]:
-        """Return the report as plain values; with the loads' own reports if `whole`."""
+        """Return the report as a dict of JSON values; `whole` adds the loads' own reports."""
         names = (
             "ok run_id file resumes started finished seconds rows rejected loads warnings command"
         )
@@ -170,7 +170,7 @@ class PipelineObserver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EarlierRun:
-    """An earlier run of a lake file, as its saved report shows it.
+    """An earlier run of a lake file, read from its saved report.
 
     Attributes:
         outcomes: load -> its outcome; `waiting`, too, where the run was killed meanwhile.
@@ -184,7 +184,7 @@ class EarlierRun:
 
 
 def save_run_report(report: PipelineReport, storage: Storage) -> str:
-    """Save a run's report over its last one; return the problem of a store that refused, else "".
+    """Save a run's report, replacing its last state; return the store's error, or "".
 
     While the run goes on, the loads' own reports are left out, as it is saved after each load.
     """
@@ -222,7 +222,7 @@ def table_uri(load: Load) -> str:
 
 
 def send_notices(lake: LakeFile, report: PipelineReport) -> list[str]:
-    """Post a run's notices of failures and stale tables, if any; return problems, never raise."""
+    """Post notices of failed loads and stale tables, if wanted; return problems, never raise."""
     if lake.notices is None:
         return []
     problems: list[str] = []
@@ -237,7 +237,7 @@ def send_notices(lake: LakeFile, report: PipelineReport) -> list[str]:
 
 
 def _failure_notice(report: PipelineReport) -> dict[str, Any]:
-    """Return the body of a notice of failed loads; empty where none failed."""
+    """Build the notice of failed loads; empty if none failed."""
     keys = ("load", "tables", "outcome", "reason", "error")
     bad = [load for load in report.loads if load.outcome in ("failed", "skipped")]
     each = [load.to_dict(whole=False) for load in bad]
@@ -250,7 +250,7 @@ def _failure_notice(report: PipelineReport) -> dict[str, Any]:
 def _freshness_notice(
     lake: LakeFile, report: PipelineReport, problems: list[str]
 ) -> dict[str, Any]:
-    """Return a notice of stale tables, or an empty one; add unreadable tables to `problems`."""
+    """Build the notice of stale tables, or {}; add unreadable tables to `problems`."""
     loads = []
     for one in report.loads:
         load = lake.loads[one.load]
@@ -270,7 +270,7 @@ def _freshness_notice(
 def _notice_body(
     event: str, text: str, report: PipelineReport, loads: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the body of a notice about some loads of a run."""
+    """Build the JSON body of a `failure` or `freshness` notice about some loads of a run."""
     file = report.file.replace("\\", "/").rpartition("/")[2]
     return {
         "text": f"lakeport, {file}: {text}",
@@ -282,15 +282,17 @@ def _notice_body(
 
 
 def _freshness_results(load: Load, report: LoadReport) -> list[ExpectationResult]:
-    """Return this run's results of a load's `fresh` expectations; none if it checked nothing."""
+    """Return this run's results of a load's `fresh` expectations; empty if not checked."""
     titles = {one.title for one in load.expect if one.fresh is not None}
     streams = report.landing.streams if report.landing else ()
     results = [result for stream in streams for result in stream.expectations]
     return [one for one in results if one.name in titles]
 
 
-def _stale_tables(load: Load, report: LoadReport, max_age: float, problems: list[str]) -> list[str]:
-    """Return a sentence for each Delta table of a load without new files for `max_age` seconds.
+def _stale_tables(
+    load: Load, report: LoadReport, max_age_seconds: float, problems: list[str]
+) -> list[str]:
+    """Describe each Delta table of a load without new files for `max_age_seconds`.
 
     Looks at the newest 50 versions. Adds a problem for each unreadable table.
     """
@@ -306,13 +308,13 @@ def _stale_tables(load: Load, report: LoadReport, max_age: float, problems: list
             continue
         times = (entry.timestamp for entry in history if entry.files_added)
         newest = next(filter(None, times), None)
-        if newest is not None and now - newest > timedelta(seconds=max_age):
+        if newest is not None and now - newest > timedelta(seconds=max_age_seconds):
             found.append(f"no rows have come to {uri} since {newest:%Y-%m-%d %H:%M:%S}Z")
     return found
 
 
 def _post_notice(url: str, body: Mapping[str, Any]) -> list[str]:
-    """Post a notice within 5 seconds; return the problem, if any, with the URL's host alone."""
+    """Post a notice as JSON within 5 seconds; return the problem, if any, as a list."""
     from urllib.request import Request, urlopen
 
     headers = {"Content-Type": "application/json"}

@@ -73,7 +73,7 @@ _END_SECONDS = 8.5  # that loads have to end, which takes each of them eight at 
 
 
 class Schedule:
-    """Order of loads that depend on each other, share a table, or reach a store by other settings.
+    """Decides which loads may begin, by dependencies, shared tables and store settings.
 
     Args:
         needs: load -> the loads that it uses, without cycles, in the order of the file. A used load
@@ -106,7 +106,7 @@ class Schedule:
         self._running: set[str] = set()
 
     def take_ready(self) -> list[str]:
-        """Return the loads that can begin now, in the file's order; each is returned once."""
+        """Return the loads that can begin now, in the file's order; mark them as running."""
         found = []
         for name in [name for name, uses in self._waiting.items() if not uses]:
             if not any(self._conflict(name, other) for other in self._running):
@@ -116,7 +116,7 @@ class Schedule:
         return found
 
     def _conflict(self, one: str, other: str) -> bool:
-        """Whether two loads can't run at once: for their table, or their settings of a store."""
+        """Whether two loads can't run at once: same table, or different settings of a store."""
         table = self._tables.get(one)
         if table and table == self._tables.get(other):
             return True
@@ -125,27 +125,27 @@ class Schedule:
         return any(mine[store] != others[store] for store in mine.keys() & others.keys())
 
     def mark_ended(self, name: str, *, succeeded: bool) -> dict[str, str]:
-        """Record that a load has ended; return loads to skip if it failed -> why, and drop them."""
+        """Record a load's end; if it failed, return the loads to skip, each with its reason."""
         self._running.discard(name)
         if succeeded:
             for uses in self._waiting.values():
                 uses.discard(name)
             return {}
-        return self._skip_users(name, "failed")
+        return self._skip_dependents(name, "failed")
 
-    def _skip_users(self, name: str, outcome: str) -> dict[str, str]:
-        """Drop the loads that use a load, directly or not; return each with its reason."""
+    def _skip_dependents(self, name: str, outcome: str) -> dict[str, str]:
+        """Drop the loads that depend on a load, also indirectly; return each with its reason."""
         found: dict[str, str] = {}
         for other in [other for other, uses in self._waiting.items() if name in uses]:
             if other in self._waiting:
                 del self._waiting[other]
                 found[other] = f"needs {name}, which {outcome}"
-                found |= self._skip_users(other, "was skipped")
+                found |= self._skip_dependents(other, "was skipped")
         return found
 
 
 class LoadObserver(Observer):
-    """Observer of one load, which passes events on to the run's observer with the load's name.
+    """Passes one load's events to the run's observer with the load's name; keeps its report.
 
     `report` is the load's report once it has ended; None before.
     """
@@ -173,7 +173,7 @@ class LoadObserver(Observer):
 
 
 def choose_run_id(load: Load, run: str) -> str | None:
-    """Return the `run_id` by which a repeated load adds nothing; None where it needs none.
+    """Return the run ID by which a load can be repeated safely; None if it needs none.
 
     It needs none if the table has a bookmark of the source, or if its mode does not append.
     """
@@ -184,7 +184,7 @@ def choose_run_id(load: Load, run: str) -> str | None:
 
 
 def _has_bookmark(source: ConfigPart) -> bool:
-    """Whether the table has a bookmark of how far the source was read."""
+    """Whether a source is read incrementally, by a bookmark in its table."""
     if isinstance(source, FilesSource):
         return source.new_only
     if isinstance(source, DatabaseSource):
@@ -234,7 +234,7 @@ def run_load(
 
 
 def _failed_report(report: LoadReport, load: Load, error: BaseException) -> LoadReport:
-    """Return the report of a load that an error has ended, or an interrupt."""
+    """Return the report with the error, secrets masked; or as interrupted for an interrupt."""
     if isinstance(error, KeyboardInterrupt):
         return replace(report, outcome="interrupted")
     failure = Failure.of(error).scrubbed((*load.target.secrets(), *load.source.secrets()))
@@ -243,7 +243,7 @@ def _failed_report(report: LoadReport, load: Load, error: BaseException) -> Load
 
 
 def _read_views(load: Load, engine: Engine) -> dict[str, DataFrame]:
-    """Return name -> frame of the other tables that `sql` names, each at its newest version."""
+    """Read tables that `sql` names, by name, at their newest versions; not the source's."""
     own = load.source.tables if isinstance(load.source, TablesSource) else {}
     return {
         name: DeltaTable(place, load.target, engine).read_all()
@@ -253,7 +253,7 @@ def _read_views(load: Load, engine: Engine) -> dict[str, DataFrame]:
 
 
 def select_loads(lake: LakeFile, only: Sequence[str], tag: str) -> dict[str, Load]:
-    """Return the loads of a file with names in `only` and with a tag; empty ones select all.
+    """Return the file's loads in `only` that have `tag`; an empty one selects all.
 
     Loads that they use are not added. ConfigError for an unknown name, and for a tag of no load.
     """
@@ -272,14 +272,14 @@ def select_loads(lake: LakeFile, only: Sequence[str], tag: str) -> dict[str, Loa
 
 
 def _check_names(lake: LakeFile, names: Sequence[str]) -> None:
-    """Raise ConfigError, with the closest name, unless the file has loads of these names."""
+    """Raise ConfigError, with the closest name, for a name that is no load of the file."""
     for name in names:
         if name not in lake.loads:
             raise unknown_name_error("load", name, lake.loads)
 
 
 def check_refresh(lake: LakeFile, names: Collection[str]) -> None:
-    """Raise ConfigError unless each of these loads is the only one that lands in its table.
+    """Raise ConfigError if a load is unknown, or shares its table with another load.
 
     A full refresh replaces the table. ConfigError, too, for an unknown name.
     """
@@ -296,7 +296,7 @@ def check_refresh(lake: LakeFile, names: Collection[str]) -> None:
 
 
 def storage_settings(load: Load) -> dict[str, object]:
-    """Return host -> settings of the cloud stores that Spark may reach for a load."""
+    """Return settings by host of the cloud stores that Spark may reach for a load."""
     config = load.target
     storages = [open_storage(config)] if config.connector_jars() else []
     for uri in _tables_read(load).values():
@@ -310,7 +310,7 @@ def storage_settings(load: Load) -> dict[str, object]:
 
 
 def choose_run_engine(loads: Collection[Load]) -> Engine:
-    """Return one engine with all that the loads need, so that no load starts Spark again.
+    """Return one engine for all loads; ConfigError if they need different Spark sessions.
 
     It never is a warm session's, which runs one command at a time.
 
@@ -359,7 +359,7 @@ def run(
     observer: PipelineObserver | None = None,
     progress: bool | Hook | None = None,
 ) -> PipelineReport:
-    """Run the loads of a lake file side by side, each once those that it uses have ended well.
+    """Run a lake file's loads in parallel, in order of their dependencies; return the report.
 
     A load that fails does not stop the others; those that use it are skipped.
 
@@ -409,7 +409,7 @@ def run_lake(
     resume: bool = False,
     observer: PipelineObserver | None = None,
 ) -> PipelineReport:
-    """Run the loads of a parsed lake file, and return the report; see `run`."""
+    """Run the loads of a parsed lake file, as `run` does; return the report."""
     check_refresh(lake, full_refresh)
     if parallel is not None and parallel < 1:
         raise ConfigError(f"`parallel` is {parallel}", "give how many loads run at once, from 1.")
@@ -431,7 +431,7 @@ def _resolve_path(lake: LakeFile) -> str:
 
 
 def _find_last_run(lake: LakeFile, storage: Storage | None) -> EarlierRun | None:
-    """Return the file's newest run; None where no run of any file has left a report.
+    """Return the lake file's newest saved run, to resume; None if no run was saved.
 
     Raises:
         ConfigError: runs leave no reports; or only other files' runs did: if the file was moved, a
@@ -458,7 +458,7 @@ def _find_last_run(lake: LakeFile, storage: Storage | None) -> EarlierRun | None
 
 
 class _PipelineRun:
-    """One run of a lake file: its loads, their reports so far, and the threads that run them."""
+    """One run of a lake file: runs the loads in threads, and collects their reports."""
 
     def __init__(
         self,
@@ -494,7 +494,7 @@ class _PipelineRun:
         self.error: BaseException | None = None
 
     def run(self, parallel: int) -> PipelineReport:
-        """Run the loads, at most `parallel` at once; return the report, LoadsFailed if some failed.
+        """Run the loads, at most `parallel` at once; return the report, or raise LoadsFailed.
 
         After a KeyboardInterrupt, loads that ran have ended, and the report is saved.
         """
@@ -521,7 +521,7 @@ class _PipelineRun:
         return report
 
     def _run_loads(self, executor: ThreadPoolExecutor, engine: Engine) -> None:
-        """Begin each load when it can, and record how it ends, until none runs or can begin."""
+        """Start loads as they become ready and record their ends, until all are done."""
         schedule = Schedule(
             {name: load.depends for name, load in self.loads.items()},
             {name: table_uri(load) for name, load in self.loads.items()},
@@ -540,7 +540,7 @@ class _PipelineRun:
                     self._record_end(replace(self.reports[other], outcome="skipped", reason=why))
 
     def _begin_load(self, executor: ThreadPoolExecutor, engine: Engine, name: str) -> None:
-        """Submit a load to the executor."""
+        """Start a load in the executor, with a cancellation of its own."""
         stop = self.cancellations[name] = Cancellation()
         work = partial(
             run_load,
@@ -554,7 +554,7 @@ class _PipelineRun:
         self.running[executor.submit(bind_activity(work))] = name
 
     def _take_result(self, done: Future[Any]) -> LoadReport:
-        """Record the end of a load whose thread is done; return its report."""
+        """Record the result of a load's finished future; return the load's report."""
         del self.running[done]
         report: LoadReport
         report, error = done.result()
@@ -568,7 +568,7 @@ class _PipelineRun:
         self.observer.on_ended(report)
 
     def _end_running(self, interrupt: KeyboardInterrupt, engine: Engine) -> None:
-        """End all running loads, for 8.5 seconds at most, and record how they ended.
+        """Cancel the running loads, wait 8.5 seconds at most, and record how they ended.
 
         Stops the engine if loads are left by then, and adds unknown commits to `interrupt`.
         """
@@ -622,7 +622,7 @@ class _PipelineRun:
         )
 
     def _save_report(self, report: PipelineReport | None = None) -> None:
-        """Save a report, by default of the run so far; after an error warn, and save no more."""
+        """Save the report, by default of the run so far; if that fails, warn and save no more."""
         if self.storage is None:
             return
         problem = save_run_report(report or self._build_report(None), self.storage)

@@ -74,7 +74,7 @@ _KEPT = (
 
 
 def normalise_schema(schema: pa.Schema, *, keep_untyped: bool = False) -> pa.Schema:
-    """Return the table columns that store an Arrow schema's columns without loss.
+    """Convert a schema to types that tables store without loss; SourceError if a type has none.
 
     Unsigned integers become the next wider type (64 bit: decimal(20,0)), all timestamps
     microseconds in UTC, times and UUIDs text, dictionaries their values, views and large types
@@ -94,7 +94,7 @@ def normalise_schema(schema: pa.Schema, *, keep_untyped: bool = False) -> pa.Sch
 
 
 def cast_batch(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
-    """Cast a record batch to a normalised schema, by position; SourceError rather than any loss.
+    """Cast a record batch to table types, by position; SourceError if a value would change.
 
     Timestamps without a zone are taken as UTC. Integers may become wider integers, decimals or
     floats, dates timestamps, and anything its normalised type.
@@ -127,7 +127,7 @@ def has_storable_years(array: pa.Array) -> bool:
 
 
 def _normalise_field(part: Any, path: str) -> Any:
-    """Return a field with its type normalised; of its metadata only the mark of JSON stays."""
+    """Return a field with the table type for its own; keep only metadata that marks JSON."""
     return pa.field(
         part.name,
         _normalise_type(part.type, path),
@@ -136,7 +136,7 @@ def _normalise_field(part: Any, path: str) -> Any:
 
 
 def _normalise_type(t: Any, path: str) -> Any:
-    """Return the table type for an Arrow type; raise SourceError for column `path` if none is."""
+    """Return the table type for an Arrow type; SourceError for column `path` if there is none."""
     if t in _WIDER:
         return _WIDER[t]
     if is_untyped(t) or any(kept(t) for kept in _KEPT):
@@ -168,7 +168,7 @@ def _normalise_type(t: Any, path: str) -> Any:
 
 
 def _cast_array(array: Any, target: Any, path: str) -> Any:
-    """Cast a column, or a part of one at `path`, to a normalised type; SourceError for any loss."""
+    """Cast a column, or a part of one at `path`; SourceError if a value would change."""
     source = array.type
     if source == target and not _has_dates(target):
         return array
@@ -226,7 +226,7 @@ def _cast_struct(array: Any, target: Any, path: str) -> Any:
 
 
 def _cast_flat(array: Any, target: Any, path: str) -> Any:
-    """Cast between flat types; raise SourceError where a value would be rounded or wrapped."""
+    """Cast between flat types; SourceError if a value would be rounded or is out of range."""
     if not _may_cast(array.type, target):
         raise SourceError(
             f"column {path!r} has type {array.type} and can't become {target}",
@@ -248,7 +248,7 @@ def _cast_flat(array: Any, target: Any, path: str) -> Any:
 
 
 def _may_cast(source: Any, target: Any) -> bool:
-    """Whether tables allow a cast between two flat types, whatever the values."""
+    """Whether tables allow a cast between two flat types; ignores the values."""
     if _WIDER.get(source) == target or pa.types.is_null(source):
         return True
     if pa.types.is_string(target):
@@ -283,7 +283,7 @@ def _has_same_numbers(before: Any, after: Any) -> bool:
 
 
 class InexactError(Exception):
-    """Raised for the first value of a column that has no equal in the wanted type."""
+    """Raised for the first value of a column that the target type can't hold exactly."""
 
     def __init__(self, index: int, value: object) -> None:
         super().__init__(index, value)
@@ -292,7 +292,7 @@ class InexactError(Exception):
 
 
 def can_convert(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether values of `source` can have equals in `target`; `convert_exactly` checks each.
+    """Whether some values of `source` can become `target`; `convert_exactly` checks each.
 
     >>> can_convert(pa.int64(), pa.date32()), can_convert(pa.string(), pa.date32())
     (False, True)
@@ -309,7 +309,7 @@ def can_convert(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def can_narrow(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether both types are numbers, or both are dates or timestamps, so that values may be equal.
+    """Whether both types are numbers, or both are dates or timestamps: a cast may be exact.
 
     >>> can_narrow(pa.float64(), pa.int64()), can_narrow(pa.int64(), pa.string())
     (True, False)
@@ -348,7 +348,7 @@ def convert_exactly(column: pa.Array, target: pa.DataType) -> pa.Array:
 
 @contextmanager
 def explain_failed_cast(name: str, source: pa.DataType, type_: pa.DataType) -> Iterator[None]:
-    """Turn InexactError and TypeError of the body into an InputError with column and types."""
+    """Turn InexactError and TypeError of the body into an InputError naming the column."""
     try:
         yield
     except InexactError as error:
@@ -374,7 +374,7 @@ def _inexact_error(column: pa.Array, index: int) -> InexactError:
 
 
 def _try_cast(column: pa.Array, target: pa.DataType) -> pa.Array | None:
-    """Cast by Arrow, which may round; None where it refuses a value, or a year is out of range."""
+    """Cast by Arrow, which may round; None if a value is refused or a year is out of range."""
     try:
         cast = widen_integers(column, target).cast(target)
     except pa.ArrowInvalid:
@@ -383,7 +383,7 @@ def _try_cast(column: pa.Array, target: pa.DataType) -> pa.Array | None:
 
 
 def _find_changes(before: pa.Array, after: pa.Array) -> pa.Array:
-    """Return a mask of the values that a cast changed, found by casting them back."""
+    """Return a mask of the values that a cast changed; casts `after` back to compare."""
     try:
         back = widen_integers(after, before.type).cast(before.type, safe=False)
     except pa.ArrowInvalid:  # a rounded value is out of range of its old type
@@ -403,7 +403,7 @@ def _find_changes(before: pa.Array, after: pa.Array) -> pa.Array:
 
 
 def _find_refused(column: pa.Array, target: pa.DataType) -> int:
-    """Return the index of the first value that `_try_cast` refuses, by bisection; there is one."""
+    """Return the index of the first value that `_try_cast` refuses; one must exist."""
     start, end = 0, len(column)
     while end - start > 1:
         middle = (start + end) // 2
@@ -415,7 +415,7 @@ def _find_refused(column: pa.Array, target: pa.DataType) -> int:
 
 
 def _parse_texts(column: pa.Array, target: pa.DataType) -> pa.Array:
-    """Parse a column of texts; raise InexactError for the first text that does not fit."""
+    """Parse a string column to a type; InexactError for the first text that does not fit."""
     parse = _find_parser(target)
     if parse is None:
         raise TypeError(f"no text is {target}")
@@ -429,7 +429,7 @@ def _parse_texts(column: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _find_parser(target: pa.DataType) -> Callable[[str], Any] | None:
-    """Return the parser of a type's texts, which raises ValueError; None for types without one."""
+    """Return the function that parses texts to a type; None if texts never have this type."""
     if pa.types.is_decimal(target):
         return lambda text: _parse_decimal(text, target)
     return _PARSERS.get(target)

@@ -42,7 +42,7 @@ class EvolutionPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """A table's columns after a batch, and how they differ from those before.
+    """Result of schema evolution: a table's new columns, and the changes from the old ones.
 
     Attributes:
         schema: the table's columns after the batch.
@@ -95,7 +95,7 @@ class TypeConflict(SchemaConflict):
 
 @dataclass(slots=True)
 class _MergeNotes:
-    """Options and collected differences of one merge of a table's columns with a batch's.
+    """Options of one schema merge, and the changes that it has found so far.
 
     Attributes:
         widen: whether the table's columns may get wider types.
@@ -222,7 +222,7 @@ def can_widen(table: pa.DataType, new: pa.DataType) -> bool:
 
 
 def find_wider_type(table: pa.DataType, new: pa.DataType) -> pa.DataType | None:
-    """Return the narrowest type that Delta can widen a column to for both types; None if none.
+    """Return the narrowest type for both that Delta can widen `table` to; None if there is none.
 
     A date becomes a timestamp without a zone, to which the batch's timestamps are written as they
     read in UTC.
@@ -242,7 +242,7 @@ def find_wider_type(table: pa.DataType, new: pa.DataType) -> pa.DataType | None:
 
 
 def find_common_type(table: pa.DataType, new: pa.DataType) -> pa.DataType | None:
-    """Return the type that holds the values of both types, text if need be; None if nested.
+    """Return a type for the values of both, string if need be; None if nested or binary.
 
     >>> find_common_type(pa.int64(), pa.float64()), find_common_type(pa.date32(), pa.int64())
     (DataType(double), DataType(string))
@@ -259,7 +259,7 @@ def find_common_type(table: pa.DataType, new: pa.DataType) -> pa.DataType | None
 
 
 def _count_whole_digits(type_: pa.DataType, *, widened: bool = False) -> int:
-    """Return the digits before the point that a decimal needs for a number type; 0 for others."""
+    """Return the digits before the point that integers or decimals need; 0 for other types."""
     if pa.types.is_decimal(type_):
         return int(type_.precision - type_.scale)
     if not pa.types.is_integer(type_):
@@ -272,7 +272,7 @@ def _count_whole_digits(type_: pa.DataType, *, widened: bool = False) -> int:
 def _merge_fields(
     table: list[pa.Field], incoming: list[pa.Field], above: str, notes: _MergeNotes
 ) -> list[pa.Field]:
-    """Merge a table's columns with a batch's: the table's in its spelling, then the new ones."""
+    """Merge lists of columns or members: the table's with their spelling, then new ones."""
     coming = {item.name.lower(): item for item in incoming}
     known = {item.name.lower() for item in table}
     merged = []
@@ -288,7 +288,7 @@ def _merge_fields(
 
 
 def _merge_field(table: pa.Field, new: pa.Field, path: str, notes: _MergeNotes) -> pa.Field:
-    """Merge a column of the table, or a part of one, with the batch's; add differences to `notes`.
+    """Merge a table's column, or a part of it, with the batch's; add changes to `notes`.
 
     TypeConflict if they are incompatible.
     """
@@ -322,7 +322,7 @@ def _merge_field(table: pa.Field, new: pa.Field, path: str, notes: _MergeNotes) 
 def _merge_types(
     table: pa.DataType, new: pa.DataType, path: str, notes: _MergeNotes
 ) -> pa.DataType:
-    """Merge a column's types into `notes`; TypeConflict if the batch's does not fit the table's."""
+    """Return the type for both sides of a column; add changes to `notes`, or TypeConflict."""
     if table.equals(new, check_metadata=True):
         return table
     if pa.types.is_struct(table) and pa.types.is_struct(new):
@@ -343,7 +343,7 @@ def _merge_types(
 
 
 def _hint_conflict(table: pa.DataType, new: pa.DataType) -> str:
-    """Return the hint about two incompatible types."""
+    """Return the hint for incompatible types: widen the column, or use another table."""
     if find_wider_type(table, new) is not None:
         return (
             "set `type_widening: true` (and `schema_evolution: evolve`) to widen a Delta table's "
@@ -354,7 +354,7 @@ def _hint_conflict(table: pa.DataType, new: pa.DataType) -> str:
 
 
 def _check_twins(schema: pa.Schema) -> None:
-    """Raise SchemaConflict if two columns, or two members of an object, differ only in case."""
+    """Raise SchemaConflict if two columns, or members of a struct, differ only in case."""
     for path, names in _group_names(list(schema), ""):
         seen: dict[str, str] = {}
         for name in names:
@@ -370,7 +370,7 @@ def _check_twins(schema: pa.Schema) -> None:
 
 
 def list_change_warnings(changes: Evolution, json_advice: Callable[[str], str]) -> Iterator[str]:
-    """Yield warnings of plain text columns that get JSON, and of names that look alike.
+    """Yield warnings of text columns that get JSON values, and of similar column names.
 
     `json_advice` returns, for a column's path, how to have the table hold JSON there.
     """
@@ -386,7 +386,7 @@ def list_change_warnings(changes: Evolution, json_advice: Callable[[str], str]) 
 
 
 def _warn_of_lookalikes(schema: pa.Schema, new: Collection[str] | None = None) -> Iterator[str]:
-    """Yield a warning for each pair of columns whose names differ, but look the same.
+    """Yield a warning for each pair of columns with different names that look the same.
 
     `new` are dotted paths of columns, one of which is in each pair; None: of any columns.
 
@@ -406,7 +406,7 @@ def _warn_of_lookalikes(schema: pa.Schema, new: Collection[str] | None = None) -
 
 
 def _group_names(fields: list[pa.Field], above: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each struct's path and member names; the path of the columns themselves is empty."""
+    """Yield (path, names): of the columns, with an empty path, then of each struct's members."""
     yield above, [item.name for item in fields]
     for item in fields:
         type_ = item.type

@@ -10,7 +10,7 @@ _MOST = 20
 
 
 def format_command(*words: str) -> str:
-    """Return a command of lakeport as a shell takes it, in backticks.
+    """Return a `lakeport` command, quoted for a shell and in backticks.
 
     >>> format_command("table", "history", "lake/my people")
     "`lakeport table history 'lake/my people'`"
@@ -28,7 +28,7 @@ def format_alter_command(table: str, column: str, type_: str) -> str:
 
 
 def find_parent_column(path: str, columns: Iterable[str]) -> str:
-    """Return the longest column name above a dotted path; empty if there is none.
+    """Return the longest column name that is a dotted prefix of `path`; empty for none.
 
     >>> find_parent_column("o.p", ["id", "o"]), find_parent_column("p", ["id", "o"])
     ('o', '')
@@ -56,7 +56,7 @@ def hint_missing_column(name: str, columns: Iterable[str], intro: str) -> str:
 
 
 def sort_by_similarity(name: str, known: Iterable[str]) -> list[str]:
-    """Sort the known names, those spelt most like `name` first.
+    """Return the known names, with those spelt most like `name` first.
 
     >>> sort_by_similarity("prise", ["name", "price"])
     ['price', 'name']
@@ -69,7 +69,7 @@ def sort_by_similarity(name: str, known: Iterable[str]) -> list[str]:
 
 
 def quote_names(names: Iterable[str]) -> str:
-    """Quote names with commas between them; of more than 20 the first 20 and the number of others.
+    """Join quoted names with commas: the first 20, then the number of others.
 
     >>> quote_names(["a", "b"])
     "'a', 'b'"

@@ -71,7 +71,7 @@ def parse_schema(
 
 
 class _SchemaParser:
-    """Parser of one stream's schema. `seen` are the `$ref`s followed on the way to a place."""
+    """Parses one stream's JSON Schema; `followed` are the `$ref`s on the way to a subschema."""
 
     def __init__(self, stream: str, root: Schema) -> None:
         self.stream = stream
@@ -93,7 +93,7 @@ class _SchemaParser:
         return InputError(f"the schema of {where} {what}", hint or "correct the stream's SCHEMA.")
 
     def check_schema(self, schema: Any, path: tuple[str, ...]) -> None:
-        """Count a schema; raise InputError if it is no object, or beyond the 200,000th."""
+        """Count a subschema; InputError if it is no object, or one of over 200,000."""
         if not isinstance(schema, Mapping):
             raise self.build_error(path, "is not an object")
         self.nodes += 1
@@ -101,66 +101,66 @@ class _SchemaParser:
             raise self.build_error(path, f"has more than {_MAX_NODES} parts, `$ref`s followed")
 
     def parse_type(
-        self, schema: Any, path: tuple[str, ...], seen: tuple[str, ...]
+        self, schema: Any, path: tuple[str, ...], followed: tuple[str, ...]
     ) -> tuple[FieldType, bool]:
-        """Return the type of a column, or of a part of one, and whether it may be null.
+        """Return the type of a column, or of a part of one, and whether null is allowed.
 
         JSON text for a schema that is a boolean, and below 100 levels.
         """
         if isinstance(schema, bool) or len(path) > _MAX_DEPTH:
             return _JSON, True
-        found = list(self.iterate_types(schema, path, seen))
+        found = list(self.iterate_types(schema, path, followed))
         types = [t for t in found if t is not None]
         merged = reduce(merge_types, types) if types else _JSON
         return merged, None in found or merged.kind is Kind.JSON
 
     def iterate_types(
-        self, schema: Any, path: tuple[str, ...], seen: tuple[str, ...]
+        self, schema: Any, path: tuple[str, ...], followed: tuple[str, ...]
     ) -> Iterator[FieldType | None]:
-        """Yield every type that a value may have: None for null, JSON text for a recursion."""
+        """Yield the types that a value may have: None for null, JSON for a recursive `$ref`."""
         self.check_schema(schema, path)
-        if schema.get("$ref") in seen:
+        if schema.get("$ref") in followed:
             yield _JSON
             return
-        schema, seen = self.merge_references(schema, path, seen)
+        schema, followed = self.merge_references(schema, path, followed)
         for keyword in ("anyOf", "oneOf"):
             if branches := self.list_branches(schema, keyword, path):
                 rest = {k: v for k, v in schema.items() if k != keyword}
                 for branch in branches:
-                    if branch.get("$ref") in seen:
+                    if branch.get("$ref") in followed:
                         yield _JSON
                         continue
-                    both, below = self.merge_references({**rest, "allOf": [branch]}, path, seen)
+                    both, below = self.merge_references({**rest, "allOf": [branch]}, path, followed)
                     yield from self.iterate_types(both, path, below)
                 return
         for name in self.list_type_names(schema, path):
-            yield None if name == "null" else self.build_type(name, schema, path, seen)
+            yield None if name == "null" else self.build_type(name, schema, path, followed)
 
     def merge_references(
-        self, schema: Schema, path: tuple[str, ...], seen: tuple[str, ...]
+        self, schema: Schema, path: tuple[str, ...], followed: tuple[str, ...]
     ) -> tuple[Schema, tuple[str, ...]]:
-        """Merge a schema's `$ref` and `allOf` into it; return it and the `$ref`s followed.
+        """Merge a schema's `$ref` and `allOf` into it; also return the `$ref`s followed.
 
         An empty schema for a recursion.
         """
         ref = schema.get("$ref")
-        if isinstance(ref, str) and ref not in seen:
+        if isinstance(ref, str) and ref not in followed:
             rest = {k: v for k, v in schema.items() if k != "$ref"}
-            seen = (*seen, ref)
+            followed = (*followed, ref)
             return self.merge_references(
-                _merge_schemas(rest, self.resolve_reference(ref, path)), path, seen
+                _merge_schemas(rest, self.resolve_reference(ref, path)), path, followed
             )
         branches = self.list_branches(schema, "allOf", path)
         schema = {k: v for k, v in schema.items() if k != "allOf"}
         for branch in branches:
-            if branch.get("$ref") in seen:
-                return {}, seen
-            inner, seen = self.merge_references(branch, path, seen)
+            if branch.get("$ref") in followed:
+                return {}, followed
+            inner, followed = self.merge_references(branch, path, followed)
             schema = _merge_schemas(schema, inner)
-        return schema, seen
+        return schema, followed
 
     def list_branches(self, schema: Schema, keyword: str, path: tuple[str, ...]) -> list[Schema]:
-        """Return the schemas under a keyword such as `anyOf`; none if absent, {} for a boolean."""
+        """Return the schemas under a keyword such as `anyOf`; empty if absent. Booleans are {}."""
         branches = schema.get(keyword)
         if branches is None:
             return []
@@ -194,7 +194,7 @@ class _SchemaParser:
         return found  # type: ignore[no-any-return]
 
     def list_type_names(self, schema: Schema, path: tuple[str, ...]) -> list[str]:
-        """Return a schema's JSON types, inferred without `type`; InputError for a malformed one."""
+        """Return a schema's JSON type names, inferred if `type` is absent; may raise InputError."""
         named = schema.get("type")
         if named is None:
             return _infer_type_names(schema)
@@ -204,14 +204,16 @@ class _SchemaParser:
         return names
 
     def build_type(
-        self, name: str, schema: Schema, path: tuple[str, ...], seen: tuple[str, ...]
+        self, name: str, schema: Schema, path: tuple[str, ...], followed: tuple[str, ...]
     ) -> FieldType:
-        """Return the column type for one JSON type of a schema."""
+        """Return the column type for a JSON type name; JSON text for an unknown name."""
         match name:
             case "object":
-                return self.build_struct(schema, path, seen)
+                return self.build_struct(schema, path, followed)
             case "array":
-                return FieldType(Kind.LIST, item=self.parse_items(schema, (*path, "element"), seen))
+                return FieldType(
+                    Kind.LIST, item=self.parse_items(schema, (*path, "element"), followed)
+                )
             case "integer" | "boolean":
                 return FieldType(Kind(name))
             case "number":
@@ -224,7 +226,7 @@ class _SchemaParser:
         return _JSON
 
     def build_struct(
-        self, schema: Schema, path: tuple[str, ...], seen: tuple[str, ...]
+        self, schema: Schema, path: tuple[str, ...], followed: tuple[str, ...]
     ) -> FieldType:
         """Return a struct of a schema's properties, or JSON text if a struct can't hold them."""
         properties = schema.get("properties") or {}
@@ -240,7 +242,7 @@ class _SchemaParser:
         needed = required if isinstance(required, list) else ()
         fields = []
         for name, sub in properties.items():
-            found, nullable = self.parse_type(sub, (*path, name), seen)
+            found, nullable = self.parse_type(sub, (*path, name), followed)
             fields.append(Field(name, found, name in needed and not nullable))
         others = (schema.get("additionalProperties", False), schema.get("patternProperties", {}))
         if not path or others in ((False, {}), (None, {})):
@@ -250,21 +252,21 @@ class _SchemaParser:
         return FieldType(Kind.STRUCT, fields=(*fields, Field(_REST, _JSON)), rest=_REST)
 
     def parse_items(
-        self, schema: Schema, path: tuple[str, ...], seen: tuple[str, ...]
+        self, schema: Schema, path: tuple[str, ...], followed: tuple[str, ...]
     ) -> FieldType:
         """Return the type of a list's items; JSON text without `items` or with `prefixItems`."""
         items = schema.get("items")
         if items is None or isinstance(schema.get("prefixItems"), list):
             return _JSON
         if isinstance(items, list):
-            found = [self.parse_type(sub, path, seen)[0] for sub in items]
+            found = [self.parse_type(sub, path, followed)[0] for sub in items]
             return reduce(merge_types, found) if found else _JSON
-        return self.parse_type(items, path, seen)[0]
+        return self.parse_type(items, path, followed)[0]
 
     def find_decimal_type(
         self, schema: Schema, path: tuple[str, ...], *, text: bool = False
     ) -> FieldType | None:
-        """Return the decimal that a `number` or `string` schema asks for; None if it asks for none.
+        """Return the decimal type that a number or string schema declares; None if it is none.
 
         `x-precision` and `x-scale` (or `precision` and `scale` beside `format: singer.decimal`)
         say it outright; `multipleOf` gives the fraction digits of a number; `singer.decimal` alone
@@ -289,7 +291,7 @@ class _SchemaParser:
     def build_decimal(
         self, precision: Any, scale: Any, path: tuple[str, ...], text: bool
     ) -> FieldType:
-        """Return a decimal of declared precision and scale; InputError if tables have none."""
+        """Build a decimal type; InputError unless tables allow the precision and scale."""
         p = MAX_PRECISION if precision is None else precision
         s = 0 if scale is None else scale
         if type(p) is not int or type(s) is not int or p < 1 or not 0 <= s <= p:
@@ -304,7 +306,7 @@ class _SchemaParser:
         return FieldType(Kind.DECIMAL, p, s, text=text)
 
     def find_step_scale(self, schema: Schema, path: tuple[str, ...]) -> int:
-        """Return the fraction digits of `multipleOf`; at most 18 unless bounds leave room.
+        """Return the decimal places of `multipleOf`; above 18 only if min and max leave room.
 
         InputError for a `multipleOf` that is not a number above zero.
         """
@@ -320,7 +322,7 @@ class _SchemaParser:
 
 
 def _is_valid_unicode(name: Any) -> bool:
-    """Whether a property's name is a text that can be stored, without half a surrogate pair."""
+    """Whether a property's name is a string of valid Unicode, without lone surrogates."""
     try:
         return isinstance(name, str) and name.encode() is not None
     except UnicodeEncodeError:
@@ -340,7 +342,7 @@ def _infer_type_names(schema: Schema) -> list[str]:
 
 
 def _merge_schemas(one: Schema, other: Schema) -> Schema:
-    """Merge two schemas that both apply to a value; `one` wins, but for types and properties."""
+    """Merge schemas that both apply: `one` wins; types intersect, properties add up."""
     merged = {**other, **one}
     if "type" in one and "type" in other:
         merged["type"] = _intersect_types(one["type"], other["type"])
@@ -358,7 +360,7 @@ def _merge_schemas(one: Schema, other: Schema) -> Schema:
 
 
 def _intersect_types(one: Any, other: Any) -> Any:
-    """Return the types that two `type` keywords share, or `unknown`; an integer is a number."""
+    """Return the types in both `type` keywords, or ["unknown"]; an integer is a number."""
     mine = [one] if isinstance(one, str) else one
     theirs = [other] if isinstance(other, str) else other
     if not isinstance(mine, list) or not isinstance(theirs, list):
@@ -370,7 +372,7 @@ def _intersect_types(one: Any, other: Any) -> Any:
 
 
 def _parse_decimal(value: Any) -> Decimal | None:
-    """Return a number as it was written, not as a double holds it; None if it is not finite."""
+    """Return a JSON number as an exact Decimal; None if it is not a finite number."""
     if isinstance(value, bool):
         return None
     try:

@@ -23,7 +23,7 @@ _LAST_MINUTE = 59
 
 
 def parse_microseconds(text: str) -> int:
-    """Parse a date-time into microseconds since 1970; without an offset it is UTC.
+    """Parse a date-time into microseconds since 1970, in UTC; ValueError if it is invalid.
 
     Raises:
         ValueError: not a timestamp, out of range (years 1 to 9999 in UTC), or finer than
@@ -40,7 +40,7 @@ def parse_microseconds(text: str) -> int:
 
 
 def parse_days(text: str) -> int:
-    """Parse a date, or a date-time at midnight UTC, into days since 1970; ValueError for others.
+    """Parse a date, or a date-time at midnight UTC, into days since 1970; else ValueError.
 
     >>> parse_days("1970-01-02"), parse_days("1970-01-02T00:00:00Z")
     (1, 1)
@@ -79,7 +79,7 @@ def _split_timestamp(text: str, kind: str) -> tuple[int, int, int]:
 
 
 def _parse_offset(zone: str | None, kind: str) -> int:
-    """Return a zone's offset in microseconds, 0 for none and for Z; ValueError beyond 23:59."""
+    """Return a zone's UTC offset in microseconds; 0 for None and `Z`; ValueError above 23:59."""
     if zone is None or zone in "Zz":
         return 0
     hours, minutes = int(zone[1:3]), int(zone[3:].removeprefix(":") or 0)
@@ -93,7 +93,7 @@ _EXPONENT_DIGITS = 19  # more than any text has digits
 
 
 def split_significand(literal: str) -> tuple[str, int]:
-    """Split a number into its digits without outer zeros, and the power of ten of the last.
+    """Split a number into its significant digits, without the sign, and a power of ten.
 
     Takes a JSON number, also with a plus sign, or without digits on one side of the point.
 
@@ -141,7 +141,7 @@ def parse_double(literal: str) -> float:
 
 
 def _split_digits(literal: str) -> tuple[str, int]:
-    """Return a number's digits from the first nonzero one, and the power of ten of the last."""
+    """Split a number into digits without leading zeros, and the last digit's power of ten."""
     mantissa, _, exponent = literal.lower().partition("e")
     whole, _, fraction = mantissa.lstrip("+-").partition(".")
     shift = int(exponent.lstrip("+-").lstrip("0")[:_EXPONENT_DIGITS] or 0)

@@ -25,7 +25,7 @@ EMPTY_STRUCT = pa.struct([])
 
 
 def is_list(t: Any) -> bool:
-    """Whether a type is a list of any kind."""
+    """Whether a type is a list: plain, large, of fixed size, or a list view."""
     return bool(
         pa.types.is_list(t)
         or pa.types.is_large_list(t)
@@ -36,7 +36,7 @@ def is_list(t: Any) -> bool:
 
 
 def list_parts(type_: pa.DataType) -> list[tuple[str, pa.Field]]:
-    """List the direct parts of a struct, list or map with their names; empty for a flat type.
+    """List (name, field) of the children of a struct, list or map; empty for a flat type.
 
     >>> [name for name, _ in list_parts(pa.map_(pa.string(), pa.int64()))]
     ['key', 'value']
@@ -49,7 +49,7 @@ def list_parts(type_: pa.DataType) -> list[tuple[str, pa.Field]]:
 
 
 def list_children(array: Any) -> list[tuple[str, Any]]:
-    """List the child arrays of a struct, list or map with their names; empty for a flat array.
+    """List (name, array) of the children of a struct, list or map; empty for a flat array.
 
     Children leave out values of null rows, and of rows outside the array's slice.
     """
@@ -64,7 +64,7 @@ def list_children(array: Any) -> list[tuple[str, Any]]:
 
 
 def iterate_leaves(array: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield the flat arrays below a column with their dotted paths; of dictionaries the values."""
+    """Yield (dotted path, flat array) for each leaf of a column; decodes no dictionaries."""
     t = array.type
     if isinstance(t, pa.BaseExtensionType):
         yield from iterate_leaves(array.storage, path)
@@ -80,7 +80,7 @@ def iterate_leaves(array: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def rebuild_nested(array: Any, children: list[Any], target: Any) -> Any:
-    """Return an array of type `target` with new children, and the lengths and nulls of `array`.
+    """Build a nested array of type `target` from children, with `array`'s lengths and nulls.
 
     The children have the lengths of those in `list_children`, and the types that `target` has.
     """
@@ -110,7 +110,7 @@ class UnexpectedValue(Exception):
 
 
 def is_json(part: pa.Field) -> bool:
-    """Whether the texts of a column, or of a part of one, are JSON.
+    """Whether a column, or a part of one, holds JSON texts, by its metadata or Arrow type.
 
     >>> is_json(pa.field("v", pa.string(), metadata=JSON_METADATA))
     True
@@ -126,7 +126,7 @@ def is_untyped(type_: pa.DataType) -> bool:
 
 
 def has_untyped(type_: pa.DataType) -> bool:
-    """Whether a type is untyped, or has an untyped part at any depth.
+    """Whether a type is, or has at any depth, a null type or an empty struct.
 
     >>> has_untyped(pa.list_(pa.null())), has_untyped(pa.list_(pa.int64()))
     (True, False)
@@ -135,7 +135,7 @@ def has_untyped(type_: pa.DataType) -> bool:
 
 
 def _replace_parts(type_: pa.DataType, parts: Sequence[pa.Field]) -> pa.DataType:
-    """Return a nested type with other parts, in the order of `list_parts`; a flat type as it is."""
+    """Return a nested type with other child fields, in order; return a flat type unchanged."""
     if pa.types.is_struct(type_):
         return pa.struct(parts)
     if pa.types.is_map(type_):
@@ -144,7 +144,7 @@ def _replace_parts(type_: pa.DataType, parts: Sequence[pa.Field]) -> pa.DataType
 
 
 def change_child_types(type_: pa.DataType, types: Iterable[pa.DataType]) -> pa.DataType:
-    """Return a nested type with other types of its parts, in the order of `list_parts`.
+    """Return a nested type with other types for its children, in `list_parts` order.
 
     >>> change_child_types(pa.map_(pa.string(), pa.null()), [pa.string(), pa.int64()])
     MapType(map<string, int64>)
@@ -154,7 +154,7 @@ def change_child_types(type_: pa.DataType, types: Iterable[pa.DataType]) -> pa.D
 
 
 def replace_untyped(type_: pa.DataType) -> pa.DataType:
-    """Return a type with text in its untyped places; an empty struct becomes JSON text.
+    """Replace null types and empty structs within a type by strings, at any depth.
 
     >>> replace_untyped(pa.list_(pa.null()))
     ListType(list<item: string>)
@@ -171,7 +171,7 @@ def _replace_untyped_field(field: pa.Field) -> pa.Field:
 
 
 def replace_untyped_columns(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with text in its untyped places.
+    """Replace null types and empty structs in a schema by strings, at any depth.
 
     >>> replace_untyped_columns(pa.schema([("a", pa.null()), ("b", pa.int64())])).types
     [DataType(string), DataType(int64)]
@@ -180,7 +180,7 @@ def replace_untyped_columns(schema: pa.Schema) -> pa.Schema:
 
 
 def to_file_type(type_: pa.DataType) -> pa.DataType:
-    """Return a type as data files have it: no untyped members, and text for other untyped parts.
+    """Return a type as data files store it: no members of type null, strings for other nulls.
 
     What a file lacks is null to every reader, whatever its type will be.
 
@@ -201,7 +201,7 @@ def to_file_field(field: pa.Field) -> pa.Field:
 
 
 def fill_untyped(type_: pa.DataType, known: pa.DataType) -> pa.DataType:
-    """Return a type whose untyped places have the types that `known` has there.
+    """Replace null types and empty structs in a type by `known`'s types at the same paths.
 
     >>> fill_untyped(pa.list_(pa.null()), pa.list_(pa.int64()))
     ListType(list<item: int64>)
@@ -217,7 +217,7 @@ def fill_untyped(type_: pa.DataType, known: pa.DataType) -> pa.DataType:
 
 
 def _fill_untyped_field(field: pa.Field, known: pa.Field) -> pa.Field:
-    """Return a field whose untyped places have the types that `known` has there."""
+    """Replace null types and empty structs in a field by `known`'s at the same paths."""
     found = field.with_type(fill_untyped(field.type, known.type))
     changed = is_untyped(field.type) and found.type != field.type
     return found.with_metadata(known.metadata) if changed else found
@@ -241,7 +241,7 @@ def change_field_type(part: pa.Field, type_: pa.DataType) -> pa.Field:
 
 
 def restore_untyped(array: Any, type_: pa.DataType) -> Any:
-    """Cast text in untyped places back to nulls and empty structs; UnexpectedValue for a value.
+    """Cast strings back to the null types and empty structs of `type_`; UnexpectedValue if used.
 
     The array has the type null, or what `replace_untyped` or `to_file_type` returns for `type_`.
     """
@@ -274,7 +274,7 @@ def restore_untyped(array: Any, type_: pa.DataType) -> Any:
 
 
 def restore_untyped_columns(batch: Any, types: Mapping[str, pa.DataType]) -> Any:
-    """Return a record batch with `restore_untyped` applied to the columns of these names."""
+    """Cast columns named in `types` by `restore_untyped`; UnexpectedValue for a value."""
     if not types:
         return batch
     names = batch.schema.names

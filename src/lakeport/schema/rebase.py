@@ -37,7 +37,7 @@ _AMOUNTS = np.array([*range(2, -11, -1), 0])
 
 @dataclass(frozen=True, slots=True)
 class HybridCalendar:
-    """The columns of one file whose dates and timestamps are in the hybrid calendar.
+    """Columns of one file with old dates in Spark 2's hybrid Julian and Gregorian calendar.
 
     Attributes:
         columns: name of a top-level column -> whether each of its flat parts is hybrid, in order.
@@ -49,7 +49,7 @@ class HybridCalendar:
 
     @classmethod
     def of_parquet(cls, footer: FileMetaData) -> HybridCalendar | None:
-        """Find a Parquet file's hybrid columns by its footer; return None if there are none."""
+        """Find the hybrid-calendar columns from a Parquet footer; None if there are none."""
         keys = _read_spark_keys(footer.metadata or {})
         dates, int96 = _is_legacy(keys, "3.0.0", "DateTime"), _is_legacy(keys, "3.1.0", "INT96")
         if not (dates or int96):
@@ -71,14 +71,14 @@ class HybridCalendar:
 
     @classmethod
     def _from_types(cls, schema: pa.Schema, is_hybrid: Any) -> HybridCalendar | None:
-        """Find the columns with flat parts that are hybrid; return None if there are none."""
+        """Find columns with a flat type for which `is_hybrid` is true; None if there are none."""
         found = {f.name: tuple(map(is_hybrid, _iterate_flat_types(f.type))) for f in schema}
         columns = {name: flags for name, flags in found.items() if any(flags)}
         leaves = frozenset(i for i, flag in enumerate(chain(*found.values())) if flag)
         return cls(columns, leaves) if columns else None
 
     def rebase(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch with its dates in the Gregorian calendar; SourceError for old timestamps.
+        """Convert hybrid dates to the Gregorian calendar; SourceError for timestamps before 1900.
 
         Hybrid timestamps before 1900 are refused, by the name of their column.
         """
@@ -92,7 +92,7 @@ class HybridCalendar:
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
     def _rebase_array(self, array: Any, flags: Iterator[bool], path: str) -> Any:
-        """Rebase a column, or a part of one; `flags` yields whether each flat part is hybrid."""
+        """Rebase a column or a part of it; `flags` say for each flat part if it is hybrid."""
         if isinstance(array.type, pa.BaseExtensionType):
             return self._rebase_array(array.storage, flags, path)
         if children := list_children(array):
@@ -107,7 +107,7 @@ class HybridCalendar:
         return self._rebase_flat(array, path) if next(flags) else array
 
     def _rebase_flat(self, array: Any, path: str) -> Any:
-        """Return hybrid dates in the Gregorian calendar; see `rebase` for the error."""
+        """Convert an array's hybrid dates to Gregorian; SourceError for old timestamps."""
         is_date = pa.types.is_date(array.type)
         counts = array.view(pa.int32() if is_date else pa.int64())
         last = int(_DAYS[-1]) if is_date else _LAST_SECOND * _PER_SECOND[array.type.unit]
@@ -134,7 +134,7 @@ def _read_spark_keys(metadata: Mapping[Any, bytes]) -> dict[str, str]:
 
 
 def _is_legacy(spark_keys: Mapping[str, str], first_modern: str, kind: str) -> bool:
-    """Whether Spark wrote values of a kind in the hybrid calendar: by its version, or as asked to.
+    """Whether Spark wrote `kind` in the hybrid calendar: an old Spark, or in legacy mode.
 
     A Parquet file with Spark's schema and without a version is of Spark 2.4.5 or older.
     """
@@ -149,7 +149,7 @@ def _is_rebased_type(t: Any) -> bool:
 
 
 def _iterate_flat_types(t: Any) -> Iterable[Any]:
-    """Yield the flat types within a type, in order."""
+    """Yield the flat types within a nested type, in order; a flat type yields itself."""
     if isinstance(t, pa.BaseExtensionType):
         yield from _iterate_flat_types(t.storage_type)
     elif t.num_fields:

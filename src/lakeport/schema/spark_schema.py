@@ -68,7 +68,7 @@ def quote_identifier(name: str) -> str:
 
 
 def to_spark_json(schema: pa.Schema) -> str:
-    """Write a table schema as the JSON of Spark's `StructType.json()`.
+    """Convert a table schema to JSON as Spark's `StructType.json()` writes it.
 
     SchemaConflict for types that `lakeport.schema.casting.normalise_schema` does not return.
 
@@ -91,7 +91,7 @@ def from_spark_json(text: str) -> pa.Schema:
 
 
 def build_json_mark(part: pa.Field) -> dict[str, Any]:
-    """Return the metadata that mark a column, or a part of it, as JSON; empty if none is.
+    """Return metadata that marks a column, or its list or map values, as JSON; or {}.
 
     >>> items = pa.list_(pa.field("item", pa.string(), metadata=JSON_METADATA))
     >>> build_json_mark(pa.field("v", items)), build_json_mark(pa.field("v", pa.string()))
@@ -157,7 +157,7 @@ def _type_to_arrow(spark: Any, path: str) -> Any:
 
 
 def _field_to_arrow(spark: Mapping[str, Any], path: str) -> Any:
-    """Convert a field in Spark's JSON to Arrow, with its mark of JSON."""
+    """Convert a field in Spark's JSON to Arrow; keep metadata that marks JSON texts."""
     name = spark["name"]
     found = pa.field(name, _type_to_arrow(spark["type"], f"{path}.{name}" if path else name))
     mark = (spark.get("metadata") or {}).get(JSON_KEY)
@@ -165,7 +165,7 @@ def _field_to_arrow(spark: Mapping[str, Any], path: str) -> Any:
 
 
 def _mark_json(part: Any, path: list[str]) -> Any:
-    """Return a field with its part at `path` marked as JSON; unchanged if that is no text."""
+    """Mark the strings at `path` in a field as JSON; return the field unchanged if not strings."""
     t = part.type
     if not path:
         return part.with_metadata(JSON_METADATA) if pa.types.is_string(t) else part
@@ -204,7 +204,7 @@ _OBJECT = "{}"
 
 
 def apply_untyped_marks(schema: Mapping[str, Any], columns: pa.Schema) -> pa.Schema:
-    """Return columns of a table or struct, untyped in the places that Delta's schema marks.
+    """Return the columns with null types and empty structs where the Delta schema marks them.
 
     `schema` is the JSON of the same columns.
     """
@@ -218,7 +218,7 @@ def apply_untyped_marks(schema: Mapping[str, Any], columns: pa.Schema) -> pa.Sch
 
 
 def _apply_marks(spark: Any, type_: pa.DataType, marks: Collection[str]) -> pa.DataType:
-    """Return a type with null or an empty struct in its marked places; `marks` are their paths."""
+    """Return a type with null or an empty struct at each path in `marks`; "" is the type."""
     if "" in marks:
         return pa.null()
     if _OBJECT in marks:
@@ -239,7 +239,7 @@ def _read_marks(field: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _marks_below(marks: Collection[str], name: str) -> frozenset[str]:
-    """Return the marks within a part of a list or map, as paths below that part.
+    """Return the marked paths below the list or map part `name`, relative to that part.
 
     >>> sorted(_marks_below({"element", "element.{}", "value"}, "element"))
     ['', '{}']
@@ -249,14 +249,14 @@ def _marks_below(marks: Collection[str], name: str) -> frozenset[str]:
 
 
 def list_part_types(type_: pa.DataType) -> list[tuple[str, str, pa.DataType]]:
-    """List the parts of a list or map: key in Delta's JSON, name in paths, type; else none."""
+    """List (key in Delta's JSON, name in paths, type) of a list's or map's parts; or none."""
     if pa.types.is_struct(type_):
         return []
     return [(f"{name}Type", name, part.type) for name, part in list_parts(type_)]
 
 
 def write_untyped_marks(schema: Mapping[str, Any], columns: pa.Schema) -> dict[str, Any]:
-    """Return a schema as Delta's JSON that marks exactly the places untyped in `columns`.
+    """Return Delta schema JSON that marks the null types and empty structs of `columns`.
 
     Both have the same columns, or members of a struct; `schema` has text in these places.
     """
@@ -271,7 +271,7 @@ def write_untyped_marks(schema: Mapping[str, Any], columns: pa.Schema) -> dict[s
 
 
 def _write_marks(spark: Any, type_: pa.DataType) -> Any:
-    """Return a type as Delta's JSON, with the untyped places in its structs marked."""
+    """Return a type's Delta JSON, with marks for null types and empty structs in its structs."""
     if is_untyped(type_):
         return spark
     if pa.types.is_struct(type_):
@@ -281,7 +281,7 @@ def _write_marks(spark: Any, type_: pa.DataType) -> Any:
 
 
 def _list_untyped(type_: pa.DataType) -> list[str]:
-    """List the untyped places of a column as its metadata have them.
+    """List the paths of null types and empty structs in a type, as the metadata has them.
 
     [""] is the column itself, ["{}"] a column that had objects without members alone.
     """
@@ -295,7 +295,7 @@ def _list_untyped(type_: pa.DataType) -> list[str]:
 
 
 def fill_marked_types(schema: Mapping[str, Any], columns: pa.Schema) -> dict[str, Any]:
-    """Return a schema as Delta's JSON whose marked places have the types of `columns`.
+    """Return Delta schema JSON with the types of `columns` in place of marked null types.
 
     Columns, and members of structs, that `columns` lacks stay as they are.
     """
@@ -308,7 +308,7 @@ def fill_marked_types(schema: Mapping[str, Any], columns: pa.Schema) -> dict[str
 
 
 def _fill_marked(spark: Any, type_: pa.DataType | None, marks: frozenset[str]) -> Any:
-    """Return a type as Delta's JSON whose marked places have the types that `type_` has there."""
+    """Return a type's Delta JSON with `type_`'s types at marked paths; unchanged if None."""
     if type_ is None:
         return spark
     if marks & {"", _OBJECT}:
@@ -326,7 +326,7 @@ def _fill_marked(spark: Any, type_: pa.DataType | None, marks: frozenset[str]) -
 
 
 def columns_of(batch: Batch) -> pa.Schema:
-    """Return the columns of a batch as its source has them; TypeError without reader and frame."""
+    """Return a batch's columns, from its reader or Spark frame; TypeError if it has neither."""
     if batch.reader is not None:
         return batch.reader.schema
     if batch.frame is None:

@@ -89,7 +89,7 @@ def to_json_text(array: pa.Array, column: str = "") -> pa.Array:
 
 
 def to_json_column(array: pa.Array, part: pa.Field, column: str = "") -> pa.Array:
-    """Format a column as JSON texts; nulls stay null, and texts that `part` marks as JSON stay.
+    """Format a column as JSON texts; leave nulls, and texts of a JSON column, as they are.
 
     Raises:
         InputError: a number is infinite or NaN, or a date outside the years 1 to 9999.
@@ -109,7 +109,7 @@ def to_json_column(array: pa.Array, part: pa.Field, column: str = "") -> pa.Arra
 
 
 def cast_to_declared(array: pa.Array, part: pa.Field, type_: pa.DataType) -> pa.Array:
-    """Cast a column from its source's field to its declared type; InexactError if a value differs.
+    """Cast a source's column to its declared type; InexactError if a value would change.
 
     Declared as JSON, texts stay as they are, and other values become JSON; declared as another
     type, JSON texts become plain ones first.
@@ -129,7 +129,7 @@ def cast_to_declared(array: pa.Array, part: pa.Field, type_: pa.DataType) -> pa.
 
 
 def unquote_json(array: pa.Array) -> pa.Array:
-    """Turn JSON texts into plain ones: strings lose their quotes, other values stay JSON.
+    """Turn JSON texts into plain ones: unquote strings, leave other values as JSON.
 
     >>> unquote_json(pa.array(['"a"', "7", None])).to_pylist()
     ['a', '7', None]
@@ -144,7 +144,7 @@ def unquote_json(array: pa.Array) -> pa.Array:
 
 
 def is_json_text(text: str) -> bool:
-    """Whether a text is JSON of one value.
+    """Whether a text is exactly one valid JSON value.
 
     >>> is_json_text('{"a": 1}'), is_json_text("a")
     (True, False)
@@ -159,7 +159,7 @@ def is_json_text(text: str) -> bool:
 
 
 def _is_finite(array: pa.Array) -> bool:
-    """Whether all floats of a column, at any depth but in keys of maps, are finite or null."""
+    """Whether a column has no NaN or infinity, at any depth; ignores keys of maps."""
     kind = array.type
     if pa.types.is_floating(kind):
         return bool(pc.all(pc.fill_null(pc.is_finite(array), True), min_count=0).as_py())
@@ -181,7 +181,7 @@ def _struct_to_json(array: pa.Array, column: str) -> pa.Array:
 
 
 def _part_to_json(part: pa.Field, values: pa.Array, column: str) -> pa.Array:
-    """Format list items or struct members as JSON, unless they are JSON texts already."""
+    """Format list items or struct members as JSON; leave JSON texts, but for nulls."""
     if is_json(part):
         return pc.fill_null(values, "null")
     return to_json_text(values, column)
@@ -194,7 +194,7 @@ def _slice_children(array: pa.Array, children: pa.Array) -> pa.Array:
 
 
 def _join_children(array: pa.Array, texts: pa.Array, left: str, right: str) -> pa.Array:
-    """Join the texts of each row's children with commas, within brackets."""
+    """Join each row's child texts with commas, between the brackets `left` and `right`."""
     offsets = pc.subtract(array.offsets, array.offsets[0])
     joined = pc.binary_join(pa.ListArray.from_arrays(offsets, texts), ",")
     return pc.binary_join_element_wise(left, joined, right, "")

@@ -62,7 +62,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """A declared type, which says how JSON values of a column are read.
+    """Declared type of a column: how its JSON values are parsed and stored.
 
     Attributes:
         kind: the kind of its values.
@@ -154,7 +154,7 @@ def to_arrow_field(name: str, t: FieldType, *, keep_untyped: bool = False) -> pa
 
 
 def to_table_field(name: str, t: pa.DataType) -> pa.Field:
-    """Return the field that stores a type in a table; Arrow's type JSON becomes marked text.
+    """Return a table's field for a type; Arrow's JSON type becomes a string marked as JSON.
 
     >>> to_table_field("v", pa.json_()).type, is_json(to_table_field("v", pa.json_()))
     (DataType(string), True)
@@ -262,7 +262,7 @@ def merge_fields(a: tuple[Field, ...], b: tuple[Field, ...]) -> tuple[Field, ...
 
 
 def _merge_field(mine: Field, other: Field | None) -> Field:
-    """Merge a column with the other set's column of that name, which may be absent."""
+    """Merge a column with its namesake; required only if both are, not if `other` is None."""
     if other is None:
         return Field(mine.name, mine.type)
     return Field(mine.name, merge_types(mine.type, other.type), mine.required and other.required)
@@ -292,7 +292,7 @@ def _merge_decimals(a: FieldType, b: FieldType) -> FieldType:
 
 
 def classify_number(literal: str) -> str:
-    """Return the kind of a number as written; `string` if no number type holds it exactly.
+    """Classify a number literal: `integer`, `number`, or `string` if neither is exact.
 
     >>> classify_number("9223372036854775808")
     'string'
@@ -307,7 +307,7 @@ def classify_number(literal: str) -> str:
 
 
 def merge_kinds(a: str, b: str) -> str:
-    """Return the kind of a field that has values of two kinds; `string` or `json` if they clash.
+    """Return the kind for values of both kinds; `string` or `json` if they clash.
 
     >>> merge_kinds("integer", "number"), merge_kinds("boolean", "number")
     ('number', 'string')
