@@ -87,7 +87,7 @@ def test_two_loads_at_once_do_not_land_the_same_rows(filled: Schema) -> None:
     """The second one finds the bookmark moved when it comes to commit."""
     from lakeport.sources.database.database_source import DatabaseFlushes
 
-    begin, source = DatabaseFlushes._batches, filled.source(cursor="at")
+    begin, source = DatabaseFlushes._make_batches, filled.source(cursor="at")
     others: list[bool] = []
 
     def late(self: DatabaseFlushes, session: object) -> object:
@@ -98,7 +98,7 @@ def test_two_loads_at_once_do_not_land_the_same_rows(filled: Schema) -> None:
         return batches
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DatabaseFlushes, "_batches", late)
+        patch.setattr(DatabaseFlushes, "_make_batches", late)
         with pytest.raises(LakeportError):
             filled.land(source=source)
     assert ids(filled) == [1, 2, 3]

@@ -252,7 +252,7 @@ def keeps_a_record_of_files(storage: Storage) -> None:
             bookmark, write = LandedFiles(memory).extend(part, {})
             write()
             memory.commit(bookmark)
-    assert list(LandedFiles(memory).seen()) == files
+    assert list(LandedFiles(memory).list_files()) == files
     assert len(keys(storage, "memory")) == 3
 
 
