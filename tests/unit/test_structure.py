@@ -38,7 +38,6 @@ NEEDED = {
     "lakeport.mage.flags -> lakeport.config.files": _COMMAND,
     "lakeport.mage.flags -> lakeport.config.mage.io_config": _COMMAND,
     "lakeport.native -> lakeport.native": "what is compiled may not load here",
-    "lakeport.lake.table -> lakeport.engine.threads": _LOG,
     "lakeport.warm.child -> lakeport.engine.spark.lease": _SESSION,
     "lakeport.warm.session -> lakeport.engine.base": _SESSION,
     "lakeport.warm.session -> lakeport.engine.spark.jobs": _SESSION,

@@ -53,13 +53,13 @@ class Terminated(KeyboardInterrupt):
 
 
 def exit_process(code: int) -> NoReturn:
-    """End the process with `code`; after a signal, within 2 seconds, without its threads.
+    """End the process with `code`; after a signal, within 9 seconds, without its threads.
 
     The interpreter would wait for threads with requests to a store, which may hang. An exit
     function may hang, too: the signal's exception may have left a lock taken.
     """
     if code in (INTERRUPTED, TERMINATED) or code is ENDED:
-        _thread.start_new_thread(_exit_later, (code, _SECOND_SECONDS))
+        _thread.start_new_thread(_exit_later, (code, _END_SECONDS))
         atexit._run_exitfuncs()
         os._exit(code)
     if _USERS_CODE not in sys.modules:

@@ -188,7 +188,7 @@ class ColumnFacts(TableColumn):
 
 @dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class TableFacts(TableDescription):
-    """What a table's page shows: its description, versions, partitions, file sizes and notes.
+    """Facts for a table's page: its description, versions, partitions, file sizes and notes.
 
     Attributes:
         name: its folder below the target, such as `silver/flights`.

@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 from lakeport.engine.base import SessionRequest
-from lakeport.engine.threads import require_spark
+from lakeport.engine.threads import choose_engine, require_spark
 from lakeport.errors import LakeportError, SourceError, SparkFailure
 from lakeport.lake.records import (
     AlterReport,
@@ -402,8 +402,6 @@ class Table:
 
     def _open_engine(self, contents: Contents | None = None) -> Engine:
         """Open the configured engine; its JVM is large if `contents` has a GiB of data or more."""
-        from lakeport.engine.threads import choose_engine
-
         size = 0 if contents is None else sum(file.bytes for file in contents.files)
         config, needs = self._location.config, self._location.jars
         request = SessionRequest(needs, config.spark, size < _LARGE_BYTES, warm=config.warm)

@@ -59,7 +59,7 @@ def table_folder(table: str) -> str:
     >>> table_folder("raw//users/")
     'raw/users'
     """
-    return check_key("/".join(_segments("table", table)))
+    return check_key(_table_path(table))
 
 
 def object_name(clock: datetime, extension: str, ordinal: int = 0, unique: str = "") -> str:
@@ -88,7 +88,7 @@ def table_name(pattern: str | None, stream: str) -> str:
         return safe_segment(stream)
     if _ENCODED.search(pattern):
         raise _refused_error("table", pattern, "a percent-encoded character")
-    return "/".join(_segments("table", pattern.replace(_PLACEHOLDER, safe_segment(stream))))
+    return _table_path(pattern.replace(_PLACEHOLDER, safe_segment(stream)))
 
 
 def safe_segment(name: str) -> str:
@@ -152,11 +152,17 @@ def check_key(key: str) -> str:
     return key
 
 
-def _segments(setting: str, path: str) -> list[str]:
-    """Split a configured path at slashes; ConfigError for a forbidden segment or an empty table."""
-    segments = [part for part in path.split("/") if part not in ("", ".")]
-    if setting == "table" and not segments:
+def _table_path(table: str) -> str:
+    """Return a table's path without empty segments; ConfigError if it is empty or forbidden."""
+    segments = _segments("table", table)
+    if not segments:
         raise ConfigError("`table` is empty", "name the table, or leave `table` out.")
+    return "/".join(segments)
+
+
+def _segments(setting: str, path: str) -> list[str]:
+    """Split a configured path at slashes; ConfigError for a forbidden segment."""
+    segments = [part for part in path.split("/") if part not in ("", ".")]
     for part in segments:
         if part == ".." or part in _RESERVED:
             raise _refused_error(setting, path, f"the segment {part!r}")

@@ -137,6 +137,12 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
         LocalConfig(path=tmp_path / "lake")
 
 
+@pytest.mark.parametrize(("key", "value"), [("file_type", "Parquet"), ("compression", "lz4")])
+def test_names_of_types_and_codecs_are_exact(tmp_path: Path, key: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=f"`{key}`: '{value}' is not one of"):
+        LocalConfig(path=str(tmp_path), **{key: value})
+
+
 def test_all_errors_come_in_one_message() -> None:
     with pytest.raises(ConfigError) as caught:
         LocalConfig(mdoe="x", compression="lz4", target_file_size_mb=-1)

@@ -62,8 +62,10 @@ def narrowest_type(kinds: KindBits) -> pa.DataType:
 
     No text is of every kind, so the column of the full set has none.
     """
+    if kinds == ANY_KIND:
+        return pa.string()
     for kind, type_ in _TYPES.items():
-        if kinds & kind and kinds != ANY_KIND:
+        if kinds & kind:
             return type_
     return pa.string()
 

@@ -68,9 +68,10 @@ def infer_fields(
                 for field in _infer_lines(lines)
             )
             before, fields = fields, merge_fields(fields, tuple(found))
-            columns = [to_arrow_field(f.name, f.type) for f in fields]
-            if max_columns and count_columns(columns) > max_columns:
-                return merge_inferred([fields])
+            if max_columns:
+                columns = [to_arrow_field(f.name, f.type) for f in fields]
+                if count_columns(columns) > max_columns:
+                    return merge_inferred([fields])
             if fields != before:
                 find_misfit = _create_search(fields)
     return merge_inferred([fields])

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from lakeport.engine.spark.delta.session import DeltaSession
 
 
+_LAKEPORT: Final = f"lakeport/{version('lakeport')}"
 LEFT_OUT: Final = "nothing was added: the table has had this content before"
 _OVERWRITTEN: Final = "lakeport::overwritten"  # no run has an empty id
 _ONCE: Final = "`once: true` (`--once`) leaves out what was landed before"
@@ -484,9 +485,7 @@ class TableTransaction:
             "isBlindAppend": not (self._read_all or self._is_read),
             "operationMetrics": {name: str(value) for name, value in operation.metrics.items()},
             "userMetadata": operation.user_metadata,
-            "engineInfo": " ".join(
-                filter(None, [f"lakeport/{version('lakeport')}", self.engine.info])
-            ),
+            "engineInfo": " ".join(filter(None, [_LAKEPORT, self.engine.info])),
             "txnId": txn_id,
         }
 

@@ -90,12 +90,17 @@ def _join_small(batches: Iterator[pa.RecordBatch], max_bytes: int) -> Iterator[p
     size = 0
     for batch in batches:
         if held and size + batch.nbytes > max_bytes:
-            yield pa.concat_batches(held)
+            yield _concat(held)
             held, size = [], 0
         held.append(batch)
         size += batch.nbytes
     if held:
-        yield pa.concat_batches(held)
+        yield _concat(held)
+
+
+def _concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return the batches as one; a single batch stays as it is, as Arrow would copy it."""
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def split_by_partition(
