@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
 
 from lakeport.host.process import clear_end_request, request_end
 
@@ -53,13 +53,14 @@ class Terminated(KeyboardInterrupt):
 
 
 def exit_process(code: int) -> NoReturn:
-    """End the process with `code`; after a signal, within 9 seconds, without its threads.
+    """End the process with `code`; after a signal, within its deadline, without its threads.
 
     The interpreter would wait for threads with requests to a store, which may hang. An exit
     function may hang, too: the signal's exception may have left a lock taken.
     """
     if code in (INTERRUPTED, TERMINATED) or code is ENDED:
-        _thread.start_new_thread(_exit_later, (code, _END_SECONDS))
+        left = min(_END_SECONDS, _Deadline.latest - time.monotonic())
+        _thread.start_new_thread(_exit_later, (code, left))
         atexit._run_exitfuncs()
         os._exit(code)
     if _USERS_CODE not in sys.modules:
@@ -69,7 +70,7 @@ def exit_process(code: int) -> NoReturn:
 
 def _exit_later(code: int, seconds: float) -> NoReturn:
     """End the process after `seconds`, whatever its other threads do."""
-    time.sleep(seconds)
+    time.sleep(max(0.0, seconds))
     os._exit(code)
 
 
@@ -183,7 +184,12 @@ class _Deadline:
     """Ends the process some seconds after a signal, unless it has ended or `cancel` is called.
 
     It takes no lock of `threading`: the signal's exception may have left any of them taken.
+
+    Attributes:
+        latest: the process's last deadline by `time.monotonic`, cancelled or not.
     """
+
+    latest: ClassVar[float] = float("inf")
 
     def __init__(self) -> None:
         self._at = float("inf")
@@ -193,7 +199,7 @@ class _Deadline:
         seconds = _END_SECONDS if self._at == float("inf") else _SECOND_SECONDS
         at = time.monotonic() + seconds
         if at < self._at:
-            self._at = at
+            self._at = _Deadline.latest = at
             _thread.start_new_thread(self._wait, (at, kind))
 
     def cancel(self) -> None:
