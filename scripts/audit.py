@@ -22,7 +22,7 @@ from urllib.request import Request, urlopen
 
 from packaging.requirements import Requirement
 
-from lakeport.engine.spark.jvm.jars import JARS
+from lakeport.engine.spark.jvm.jars import LOCKED
 
 ROOT = Path(__file__).parent.parent
 ANSWERS = Path(__file__).with_name("advisories.json")
@@ -55,7 +55,7 @@ def pins(lock: str, crates: str) -> list[Pin]:
         lock: the text of `requirements.lock`.
         crates: the text of `Cargo.lock`.
     """
-    jars = {jar for needed in JARS.values() for jar in needed}
+    jars = {jar for needed in LOCKED.values() for jar in needed}
     found = {Pin("maven", f"{jar.group}/{jar.artifact}", jar.version) for jar in jars}
     for crate in tomllib.loads(crates)["package"]:
         if "source" in crate:  # else it is ours

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from lakeport.engine.spark.jvm import gateway
-from lakeport.engine.spark.jvm.jars import SCALA
 from lakeport.engine.spark.jvm.java import find_java
+from lakeport.engine.spark.jvm.versions import installed_build
 from tests.emulators import free_port
 
 START_SECONDS = 180
@@ -231,7 +231,7 @@ class Standalone:
             "SPARK_LOCAL_DIRS": f"{home}/tmp",
             "SPARK_LOCAL_IP": host,
             "SPARK_HOME": str(gateway.find_spark_home()),
-            "SPARK_SCALA_VERSION": SCALA,
+            "SPARK_SCALA_VERSION": installed_build().scala,
         }
         jars = os.pathsep.join(map(str, gateway.list_class_path([])))
         java = [str(self.java), "-Xmx256m", *SHORT_LIVED]

@@ -20,7 +20,7 @@ from lakeport.sources.spool import SpoolWriter
 from tests.docs.pages import DOCS, ROOT, blocks
 
 _ROW = re.compile(r"^\| `(?P<reason>.+?)` \| `(?P<example>.+?)` \|$", re.M)
-_VARIES = re.compile(r"[…`]|(?:s3|kms|storage\.objects)[:.]\w+|17, 21 or 25 is needed")
+_VARIES = re.compile(r"[…`]|(?:s3|kms|storage\.objects)[:.]\w+|4\.2|17, 21 or 25")
 _FOREIGN = {"No space left on device", "Permission denied", "File name too long"}
 _BAD = (DOCS / "bad-records.md").read_text("utf-8")
 

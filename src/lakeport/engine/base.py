@@ -26,7 +26,7 @@ class SessionRequest:
     """Jars, Spark settings and warm-session choice that one load or command asks for.
 
     Attributes:
-        needs: keys of `jars.JARS` that the session must have if lakeport starts it.
+        needs: keys of `jars.NEEDS` that the session must have if lakeport starts it.
         settings: the user's `spark:` mapping; without effect on an adopted session.
         quick_start: whether the load is small, so that a quick start matters most.
         keep_context: a context that must not end, as the source is a frame of its session; or None.

@@ -430,7 +430,7 @@ def test_version(capsys: Cap) -> None:
 def test_version_without_java(monkeypatch: pytest.MonkeyPatch, capsys: Cap) -> None:
     monkeypatch.setattr(java, "_list_programs", lambda: iter(()))
     assert main(["version"]) == 0
-    assert "Java 17, 21 or 25 is needed, found none" in capsys.readouterr().out
+    assert "needs Java 17, 21 or 25, found none" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from lakeport.cli import warm
 from lakeport.cli.app import main
 from lakeport.engine.spark.jvm import jars
-from lakeport.engine.spark.jvm.jars import JARS, jars_for
+from lakeport.engine.spark.jvm.jars import NEEDS, jars_for
 
 Cap = pytest.CaptureFixture[str]
 
@@ -19,7 +19,7 @@ Cap = pytest.CaptureFixture[str]
 @pytest.fixture(autouse=True)
 def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A mirror in a folder that has all jars, and an empty cache."""
-    for jar, file in zip(jars_for(JARS), jars.ensure_jars(JARS), strict=False):
+    for jar, file in zip(jars_for(NEEDS), jars.ensure_jars(NEEDS), strict=False):
         place = tmp_path / "mirror" / jar.path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(file)
@@ -47,7 +47,7 @@ def test_what_was_fetched_and_what_was_there(capsys: Cap, tmp_path: Path) -> Non
     assert said(capsys, "--for", "delta,azure")[0] == "3 jars fetched, 1.4 MB; 2 more were there"
     assert said(capsys, "--for", "all")[0].endswith("; 5 more were there")
     cached = {file.name for file in (tmp_path / "cache" / "jars").iterdir()}
-    assert cached == {jar.name for jar in jars_for(JARS)}
+    assert cached == {jar.name for jar in jars_for(NEEDS)}
 
 
 def test_for_machines(capsys: Cap, tmp_path: Path) -> None:

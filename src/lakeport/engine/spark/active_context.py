@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from socket import SHUT_RDWR
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.engine.spark.jvm import jars
 from lakeport.engine.spark.jvm.calls import java_class
-from lakeport.engine.spark.jvm.jars import AWS_SDK, DELTA, HADOOP, SCALA
+from lakeport.engine.spark.jvm.versions import SparkBuild
 from lakeport.engine.spark.settings import DELTA_SETTINGS, LOG_STORE, LOG_STORE_SETTINGS
 from lakeport.errors import ConfigError
 
@@ -22,24 +23,25 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CONTEXT_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-_AWS_PARTS: Final = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
 _CLASSES: Final = {
     "delta": "org.apache.spark.sql.delta.DeltaLog",
     "s3a": "org.apache.hadoop.fs.s3a.S3AFileSystem",
     "azure": "org.apache.hadoop.fs.azurebfs.AzureBlobFileSystem",
 }
 _PACKAGES: Final = {
-    "delta": (f"io.delta:delta-spark_4.2_{SCALA}:{DELTA}",),
+    "delta": ("delta-spark",),
     "s3a": (
-        f"org.apache.hadoop:hadoop-aws:{HADOOP}",
-        *(f"software.amazon.awssdk:{part}:{AWS_SDK}" for part in _AWS_PARTS),
+        "hadoop-aws",
+        *("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client"),
+        *("aws-java-sdk-s3", "aws-java-sdk-sts"),
     ),
-    "azure": (f"org.apache.hadoop:hadoop-azure:{HADOOP}",),
+    "azure": ("hadoop-azure",),
 }
+"""Names of the artifacts that bring the others along, without Delta's suffix of versions."""
 # Delta's own for S3, which is safe for one driver only; the empty one stands for it.
 _UNSAFE_LOG_STORES: Final = ("", "io.delta.storage.S3SingleDriverLogStore")
 _LOST_CALL: Final = "Exception while sending command."  # py4j logs it to the root logger
-_EXCLUDED: Final = {"s3a": ("software.amazon.awssdk:bundle",)}
+_EXCLUDED: Final = {"s3a": ("software.amazon.awssdk:bundle", "com.amazonaws:aws-java-sdk-bundle")}
 
 
 def find_context() -> SparkContext | None:
@@ -103,8 +105,7 @@ def check_session(spark: SparkSession, needs: frozenset[str]) -> None:
         _check_log_store(spark, wanted, lacking)
     absent = sorted(need for need in needs if not _has_class(spark, _CLASSES[need]))
     if absent:
-        packages = [package for need in absent for package in _PACKAGES[need]]
-        wanted["spark.jars.packages"] = ",".join(packages)
+        wanted["spark.jars.packages"] = ",".join(_packages(absent, _running_build(spark)))
         excluded = [name for need in absent for name in _EXCLUDED.get(need, ())]
         if excluded:
             wanted["spark.jars.excludes"] = ",".join(excluded)
@@ -127,6 +128,27 @@ def _check_log_store(spark: SparkSession, wanted: dict[str, str], lacking: list[
         listed = [spark.sparkContext.getConf().get("spark.jars") or "", str(jars.LOG_STORE)]
         wanted["spark.jars"] = ",".join(filter(None, listed))
         lacking.append(f"the class {LOG_STORE}")
+
+
+def _running_build(spark: SparkSession) -> SparkBuild:
+    """Return the version of a session's Spark, and of the Scala in its JVM."""
+    scala = str(java_class(spark._jvm, "scala.util.Properties").versionNumberString())
+    return SparkBuild(str(spark.version), scala.rpartition(".")[0])
+
+
+def _packages(needs: Iterable[str], spark: SparkBuild) -> list[str]:
+    """Return Maven coordinates for needs on a Spark; MissingDependency if none are known."""
+    found = []
+    for need in needs:
+        pinned = jars.pinned_jars(need, spark)
+        if not pinned:
+            raise jars.no_jars_error(need, spark)
+        found += [
+            f"{jar.group}:{jar.artifact}:{jar.version}"
+            for jar in pinned
+            if jar.artifact.partition("_")[0] in _PACKAGES[need]
+        ]
+    return found
 
 
 def _has_class(spark: SparkSession, name: str) -> bool:
@@ -211,10 +233,11 @@ def silence_loggers(context: SparkContext) -> None:
     They do so when a query fails, and PySpark's accumulator server when the JVM is gone. lakeport
     reports such errors in one sentence.
     """
-    from pyspark.logger import PySparkLogger
+    with suppress(ImportError):  # it came with Spark 4.0
+        from pyspark.logger import PySparkLogger
 
-    for name in _CONTEXT_LOGGERS:
-        PySparkLogger.getLogger(name).disabled = True
+        for name in _CONTEXT_LOGGERS:
+            PySparkLogger.getLogger(name).disabled = True
     server = context._accumulatorServer
     if server is not None:
         server.handle_error = lambda *_: None  # type: ignore[method-assign]

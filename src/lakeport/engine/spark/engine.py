@@ -138,7 +138,7 @@ class SparkEngine(Engine):
 
         Args:
             step: its purpose in words, which labels the jobs of this thread.
-            needs: keys of `jars.JARS` that the session must have.
+            needs: keys of `jars.NEEDS` that the session must have.
             root: URI of the store's root, as Hadoop names it; empty for a local folder.
             settings: Hadoop options for that root, secrets included; None for a local folder.
 

@@ -32,6 +32,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _COLUMN: Final = "outcome"
+_MAP_IN_ARROW: Final = 207  # PythonEvalType.SQL_MAP_ARROW_ITER_UDF, whose module varies
 _CANCEL_SECONDS: Final = 3.0
 _POLL_SECONDS: Final = 1.0
 _JOBS_AT_ONCE: Final = 4
@@ -322,18 +323,20 @@ def map_in_arrow(
     PySpark's method requires pandas and makes no use of it. The function gets the columns named by
     their numbers.
     """
-    from pyspark.sql.classic.dataframe import DataFrame
     from pyspark.sql.udf import UserDefinedFunction
-    from pyspark.util import PythonEvalType
 
     # Spark would read a dot or backtick in a name as part of an expression.
     numbers = [str(number) for number in range(len(frame.columns))]
     plain = frame.toDF(*numbers) if numbers else frame
-    kind = PythonEvalType.SQL_MAP_ARROW_ITER_UDF
-    column: Any = UserDefinedFunction(function, schema, evalType=kind)(
+    column: Any = UserDefinedFunction(function, schema, evalType=_MAP_IN_ARROW)(
         *map(plain.__getitem__, numbers)
     )
-    return DataFrame(plain._jdf.mapInArrow(column._jc, False, None), plain.sparkSession)
+    of_java: Any = plain._jdf
+    if plain.sparkSession.version.startswith("3."):
+        mapped = of_java.mapInArrow(column._jc.expr(), False)
+    else:
+        mapped = of_java.mapInArrow(column._jc, False, None)
+    return type(plain)(mapped, plain.sparkSession)
 
 
 def run_in_group(

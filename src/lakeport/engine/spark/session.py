@@ -74,7 +74,7 @@ class DriverSession:
     Get it from `DriverSession.acquire`. All methods may be called from any thread.
 
     Attributes:
-        needs: keys of `jars.JARS` that the session has.
+        needs: keys of `jars.NEEDS` that the session has.
         adopted: whether the user built the session; lakeport never stops it then.
         streams: number of streaming queries on it; while there are any, no session replaces it.
         secrets: values that must not appear in messages.

@@ -20,14 +20,14 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.engine.spark import daemon
 from lakeport.engine.spark.jvm.java import Java
-from lakeport.errors import MissingDependency, SparkFailure
+from lakeport.engine.spark.jvm.versions import find_spark_home
+from lakeport.errors import SparkFailure
 from lakeport.host.process import forbid_core_dumps, start_bound_process
 from lakeport.host.scratch import ScratchFolder
 
@@ -86,14 +86,6 @@ _START_SECONDS: Final = 120.0
 _JOIN_LOCK: Final = threading.Lock()
 _ahead: Final[list[tuple[object, JvmProcess]]] = []
 """The JVM that was started ahead, if any, with the arguments of `start_jvm`."""
-
-
-def find_spark_home() -> Path:
-    """Return the installed pyspark package's folder; MissingDependency if there is none."""
-    spec = find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise MissingDependency("pyspark is not installed", "`pip install lakeport` brings it.")
-    return Path(spec.origin).parent
 
 
 def list_class_path(jars: Sequence[Path]) -> list[Path]:

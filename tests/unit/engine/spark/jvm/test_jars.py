@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from lakeport.engine.spark.jvm import jars
-from lakeport.engine.spark.jvm.jars import JARS, Jar, jars_for
+from lakeport.engine.spark.jvm.jars import NEEDS, Jar, jars_for, pinned_jars
+from lakeport.engine.spark.jvm.versions import JAVA, SparkBuild, installed_build
 from lakeport.errors import ConfigError, MissingDependency
 from lakeport.host.scratch import cache_folder
 
@@ -22,7 +23,8 @@ CONTENT = b"a jar" * 100_000
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A Maven repository in a folder, with one pinned jar."""
     jar = Jar("org.example", "thing", "1.0", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))
-    monkeypatch.setattr(jars, "JARS", {"thing": (jar,)})
+    monkeypatch.setattr(jars, "NEEDS", ("thing",))
+    monkeypatch.setattr(jars, "LOCKED", {f"thing {installed_build().minor}": (jar,)})
     file = tmp_path / "maven" / jar.path
     file.parent.mkdir(parents=True)
     file.write_bytes(CONTENT)
@@ -121,7 +123,9 @@ def test_what_came_stays_though_another_one_did_not(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     absent = Jar("org.example", "other", "1.0", "0" * 64, 9)
-    monkeypatch.setattr(jars, "JARS", {"both": (*jars.JARS["thing"], absent)})
+    present = jars.jars_for({"thing"})
+    monkeypatch.setattr(jars, "NEEDS", ("both",))
+    monkeypatch.setattr(jars, "LOCKED", {f"both {installed_build().minor}": (*present, absent)})
     with pytest.raises(MissingDependency, match=r"other-1\.0\.jar"):
         jars.ensure_jars({"both"})
     assert [file.name for file in (tmp_path / "cache" / "jars").iterdir()] == ["thing-1.0.jar"]
@@ -150,15 +154,44 @@ def test_several_at_once(repository: Path, tmp_path: Path) -> None:
 
 
 def test_pins_are_whole() -> None:
-    every = jars_for(JARS)
+    for section in jars.LOCKED.values():
+        assert len({jar.name for jar in section}) == len(section)
+        assert all(len(jar.sha256) == 64 and int(jar.sha256, 16) for jar in section)
+        assert not any(jar.artifact.endswith("bundle") for jar in section)
+    every = jars_for(NEEDS)
     assert len({jar.name for jar in every}) == len(every)
-    assert all(len(jar.sha256) == 64 and int(jar.sha256, 16) for jar in every)
-    assert not any(jar.artifact == "bundle" for jar in every)
-    files = jars.ensure_jars(JARS)
+    files = jars.ensure_jars(NEEDS)
     assert [file.stat().st_size for file in files[:-1]] == [jar.size for jar in every]
     assert jars_for({"azure", "delta"}) == jars_for(("delta", "azure"))
     with pytest.raises(ConfigError, match="'gcs'"):
         jars_for({"gcs"})
+
+
+def test_each_spark_has_its_jars() -> None:
+    for minor in JAVA:
+        spark = SparkBuild(f"{minor}.1-amzn-0", "2.13")
+        assert bool(pinned_jars("delta", spark)) == (minor != "4.3")
+        assert pinned_jars("s3a", spark) and pinned_jars("azure", spark)
+    older = SparkBuild("3.5.9", "2.12")
+    assert next(jar.artifact for jar in pinned_jars("delta", older)) == "delta-spark_2.12"
+
+
+@pytest.mark.parametrize(
+    ("version", "need", "words", "hint"),
+    [
+        ("4.3.0", "delta", "delta-spark, and no version of it is known for Spark 4.3.0", "4.2"),
+        ("4.7.1", "s3a", "S3A, and no version of it is known for Spark 4.7.1", "4.3"),
+        ("4.7.1", "azure", "Azure's file system, and no version of it is known", "4.3"),
+    ],
+)
+def test_a_spark_without_jars_is_refused_by_name(
+    version: str, need: str, words: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jars, "installed_build", lambda: SparkBuild(version, "2.13"))
+    with pytest.raises(MissingDependency, match=words) as caught:
+        jars_for({need})
+    assert f"pip install 'pyspark=={hint}.*'" in caught.value.hint
+    assert need not in jars.with_cached_needs(())
 
 
 @pytest.mark.parametrize(

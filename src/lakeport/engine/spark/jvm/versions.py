@@ -1,0 +1,83 @@
+"""The Spark versions that lakeport was run on, and the one that is installed.
+
+A version counts by its minor, such as 4.2. `jars.lock` has the jars of each.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from lakeport.errors import MissingDependency
+
+JAVA: Final = {
+    "3.5": (17,),
+    "4.0": (17, 21),
+    "4.1": (17, 21),
+    "4.2": (17, 21, 25),
+    "4.3": (17, 21, 25),
+}
+"""Spark's minor version -> Java's feature versions that it runs on; messages suggest the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkBuild:
+    """A Spark installation's version and the Scala version that it was built for.
+
+    Attributes:
+        version: the whole version, such as `4.2.0`; vendors add their own suffix to it.
+        scala: Scala's binary version, such as `2.13`.
+    """
+
+    version: str
+    scala: str
+
+    @property
+    def minor(self) -> str:
+        """The minor version.
+
+        >>> SparkBuild("3.5.1-amzn-0", "2.12").minor
+        '3.5'
+        """
+        return ".".join(self.version.split(".")[:2])
+
+    @property
+    def java_versions(self) -> tuple[int, ...]:
+        """Java's feature versions that it runs on; those of the newest known Spark if unknown."""
+        return JAVA.get(self.minor, JAVA[max(JAVA, key=_version_key)])
+
+
+def find_spark_home() -> Path:
+    """Return the installed pyspark package's folder; MissingDependency if there is none."""
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise MissingDependency("pyspark is not installed", "`pip install lakeport` brings it.")
+    return Path(spec.origin).parent
+
+
+@cache
+def installed_build() -> SparkBuild:
+    """Return the installed pyspark's build, without an import of it.
+
+    Raises:
+        MissingDependency: there is no pyspark.
+    """
+    home = find_spark_home()
+    text = (home / "version.py").read_text(encoding="utf-8")
+    version = re.search(r"__version__.*?[\"'](.+?)[\"']", text)
+    libraries = [path.name for path in (home / "jars").glob("scala-library-*.jar")]
+    scala = re.search(r"-(\d+\.\d+)", libraries[0]) if libraries else None
+    return SparkBuild(version[1] if version else "", scala[1] if scala else "2.13")
+
+
+def _version_key(version: str) -> list[int]:
+    """Return a version's numbers, for comparisons.
+
+    >>> _version_key("4.10") > _version_key("4.9")
+    True
+    """
+    return [int(number) for number in re.findall(r"\d+", version)]
