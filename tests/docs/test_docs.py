@@ -11,6 +11,8 @@ import typer
 from lakeport.cli.app import app
 from lakeport.config.base import config_class
 from lakeport.config.files import expand, parse_text
+from lakeport.engine.spark.jvm.jars import pinned_jars
+from lakeport.engine.spark.jvm.versions import JAVA, SparkBuild
 from tests.docs.generate import CONFIGS, command_paths, rendered
 from tests.docs.pages import (
     DOCS,
@@ -134,3 +136,18 @@ def test_python_compiles(block: Block) -> None:
 def test_a_page_begins_with_an_example(page: Path) -> None:
     first = next(blocks(page))
     assert first.language in {"console", "python", "yaml"}
+
+
+def test_versions_are_those_of_the_pinned_jars() -> None:
+    page = (DOCS / "compatibility.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\d\.\d) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|", page, re.M)
+    assert [row[0] for row in rows] == list(JAVA)
+    for minor, scalas, delta, hadoop, sdk, java in rows:
+        for scala in scalas.split(", "):
+            spark = SparkBuild(minor, scala)
+            pinned = {jar.artifact: jar.version for jar in pinned_jars("s3a", spark)}
+            assert pinned["hadoop-aws"] == hadoop
+            assert sdk in (pinned.get("s3"), pinned.get("aws-java-sdk-s3"))
+            found = [jar.version for jar in pinned_jars("delta", spark)]
+            assert set(found or ["none"]) == {delta}
+        assert java == ", ".join(map(str, JAVA[minor]))

@@ -1,6 +1,6 @@
 """Compatibility with Mage: its destination classes, flags, log lines and config keys.
 
-docs/mage.md describes them; docs/compatibility.md lists the differences.
+docs/mage.md describes them; docs/mage-differences.md lists the differences.
 """
 
 from __future__ import annotations
