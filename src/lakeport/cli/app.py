@@ -19,8 +19,10 @@ from lakeport.cli.output.help import (
     SET_UP,
     Commands,
     Guard,
+    Program,
     command_help,
     discard_stdout,
+    resolve_annotations,
 )
 from lakeport.cli.pages import page, ui
 from lakeport.cli.pipeline import run as run_lake
@@ -54,7 +56,7 @@ _WARM = (
     "(`lakeport warm`)."
 )
 
-app = typer.Typer(
+app = Program(
     name=NAME,
     cls=Commands,
     help="Land Singer streams, files and frames in a data lake, on Spark.",
@@ -66,6 +68,7 @@ app = typer.Typer(
 
 
 @app.callback()
+@resolve_annotations
 def _lakeport(
     ctx: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,

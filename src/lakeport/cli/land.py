@@ -79,6 +79,10 @@ class KeyOption(NamedTuple):
         """Name of the command's Python parameter for the option."""
         return (self.option or self.name).lstrip("-").replace("-", "_")
 
+    def placeholder(self, annotation: Any) -> str:
+        """Return the value's placeholder: `metavar`, else by the key's type, else the name."""
+        return self.metavar or _metavar(annotation) or self.argument.upper()
+
 
 class KeyOptions(NamedTuple):
     """Command-line options for keys of one config class, with their heading in the help."""
@@ -93,7 +97,7 @@ class KeyOptions(NamedTuple):
             field = self.fields[key.name]
             option = typer.Option(
                 f"--{key.argument.replace('_', '-')}",
-                metavar=None if key.kind is bool else key.metavar or _metavar(field.annotation),
+                metavar=None if key.kind is bool else key.placeholder(field.annotation),
                 help=key.help or _help_text(field, repeated=key.kind == list[str]),
                 rich_help_panel=self.heading or None,
             )

@@ -13,7 +13,7 @@ import typer
 
 from lakeport.cli.options import Debug, RunId, internal_columns_note
 from lakeport.cli.output.console import Console
-from lakeport.cli.output.help import RUN_AGAIN, Guard
+from lakeport.cli.output.help import RUN_AGAIN, Guard, Program
 from lakeport.config.load import load_target
 from lakeport.config.singer import PREFIX, load_settings, settings_schema
 from lakeport.loading import run as landing
@@ -31,7 +31,7 @@ class Format(StrEnum):
     MARKDOWN = "markdown"
 
 
-app = typer.Typer(
+app = Program(
     name=NAME, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )
 

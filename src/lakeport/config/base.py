@@ -87,11 +87,6 @@ _TABLES = {"amazon_s3": "delta_lake_s3"}  # files -> tables in the same store
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):")
 
 
-def _default_min_file_size(values: dict[str, Any]) -> float:
-    """Return 32 MiB, or `target_file_size_mb` where that is smaller."""
-    return min(32.0, float(values.get("target_file_size_mb", 32.0)))
-
-
 def _check_condition(text: str) -> str:
     """Return a delete condition unchanged; raise ValueError if it can't be parsed."""
     DeleteCondition.parse(text)
@@ -233,7 +228,7 @@ class DestinationConfig(BaseModel):
         default=256.0, description="Largest size of a data file, in MiB."
     )
     min_file_size_mb: Size = Field(
-        default_factory=_default_min_file_size,
+        default_factory=lambda: 32.0,
         description="Size in MiB below which a batch is not split into files; default: 32, at most "
         "`target_file_size_mb`.",
     )
@@ -330,6 +325,8 @@ class DestinationConfig(BaseModel):
     def _check_key_combinations(self) -> DestinationConfig:
         """Return the config; raise ValueError for keys that contradict or need another key."""
         self._check_columns()
+        if "min_file_size_mb" not in self.model_fields_set:
+            self.__dict__["min_file_size_mb"] = min(32.0, self.target_file_size_mb)
         if self.min_file_size_mb > self.target_file_size_mb:
             raise ValueError("`min_file_size_mb` is larger than `target_file_size_mb`")
         if self.mode is not Mode.APPEND and self.file_type != "delta":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import shlex
 import sys
 import traceback
@@ -12,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from itertools import chain
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from types import TracebackType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Final, Union, get_args
 
 import typer
 from typer.completion import install_callback, show_callback
@@ -44,7 +44,6 @@ _COMPLETION: Final = {
     "--install-completion": install_callback,
     "--show-completion": show_callback,
 }
-_TYPE: Final = re.compile(r"<[^>]*>")
 
 RUN_AGAIN = "the same command with the same `--run-id` adds nothing twice."
 """Hint when a signal ends a load that has the option `--run-id`."""
@@ -68,6 +67,33 @@ def command_help(
     return {"cls": kind, "rich_help_panel": group, "epilog": epilog}
 
 
+class Program(typer.Typer):
+    """A typer program; its commands may have annotations that typer before 0.12 can't read."""
+
+    def command(self, *arguments: Any, **options: Any) -> Callable[[Any], Any]:
+        """Return typer's decorator for a command, which resolves the function's annotations."""
+        register = super().command(*arguments, **options)
+        return lambda function: register(resolve_annotations(function))
+
+
+def resolve_annotations(function: Any) -> Any:
+    """Evaluate the annotations of a function's signature, with `X | None` as `Optional[X]`."""
+    own = signature(function, eval_str=True)
+    parameters = [
+        each.replace(annotation=_as_optional(each.annotation)) for each in own.parameters.values()
+    ]
+    function.__signature__ = own.replace(parameters=parameters)
+    return function
+
+
+def _as_optional(annotation: Any) -> Any:
+    """Return `Annotated[X | None, ...]` as `Annotated[Optional[X], ...]`; others unchanged."""
+    kind, *about = get_args(annotation) or (annotation,)
+    if not about or not isinstance(kind, UnionType):
+        return annotation
+    return Annotated[(Union[get_args(kind)], *about)]  # noqa: UP007
+
+
 def make_group(text: str) -> typer.Typer:
     """Return a group of commands that prints its help if no command is given."""
 
@@ -75,7 +101,7 @@ def make_group(text: str) -> typer.Typer:
         if ctx.invoked_subcommand is None:
             typer.echo(ctx.get_help())
 
-    return typer.Typer(
+    return Program(
         cls=Commands,
         callback=help_alone,
         help=text,
@@ -84,8 +110,18 @@ def make_group(text: str) -> typer.Typer:
     )
 
 
+def _write_help(command: Any, ctx: Any, formatter: Any) -> None:
+    """Write a command's help as click does; typer before 0.12 would draw boxes with rich."""
+    command.format_usage(ctx, formatter)
+    command.format_help_text(ctx, formatter)
+    command.format_options(ctx, formatter)
+    command.format_epilog(ctx, formatter)
+
+
 class _Command(TyperCommand):
     """A typer command whose help lists options under headings."""
+
+    format_help = _write_help
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the parts of the usage line, without curly braces."""
@@ -99,9 +135,9 @@ class _Command(TyperCommand):
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             if record is not None:
-                name = param.metavar or (param.name or "").upper()
-                record = (_with_placeholder(record[0], name, param.param_type_name), record[1])
-                plain = "Arguments" if param.param_type_name == "argument" else "Options"
+                plain = "Options"
+                if param.param_type_name == "argument":
+                    plain, record = "Arguments", (param.metavar or param.name.upper(), record[1])
                 heading = getattr(param, "rich_help_panel", None) or plain
                 sections.setdefault(heading, []).append(record)
         _write(formatter, sections)
@@ -117,24 +153,17 @@ class _LateCommand(_Command):
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the arguments and options; make them on the first call."""
         if not self.params:
-            program = typer.Typer(add_completion=False)
+            program = Program(add_completion=False)
             program.command()(self._late())
             made: Any = typer.main.get_command(program)
             self.params, self.callback = made.params, made.callback
         return super().get_params(ctx)
 
 
-def _with_placeholder(text: str, name: str, kind: str) -> str:
-    """Replace Python's type in an option's help by its placeholder, such as TABLE.
-
-    >>> [_with_placeholder("--table <str>", "TABLE", "option")]
-    ['--table TABLE']
-    """
-    return name if kind == "argument" else _TYPE.sub(name, text)
-
-
 class Commands(TyperGroup):
     """A program or a group of commands whose help lists commands under headings."""
+
+    format_help = _write_help
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse arguments; a completion option with a shell's name is run, and ends the process."""

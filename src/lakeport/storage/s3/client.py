@@ -38,6 +38,12 @@ _REQUIRED_MEMBERS = {
     "put_object": "ETag",
     "upload_part": "ETag",
 }
+_HEADERS = {
+    "ChecksumType": "x-amz-checksum-type",
+    "IfMatch": "If-Match",
+    "IfNoneMatch": "If-None-Match",
+}
+"""Parameters of writes that botocore has had since 1.36, as headers for older versions."""
 _HTML = (b"<!doctype html", b"<html")
 _KEYLESS_OPERATIONS = {"head_bucket", "list_multipart_uploads", "list_objects_v2"}
 
@@ -227,14 +233,14 @@ def _client(settings: AwsSettings) -> tuple[Any, Any]:
             )
         if settings.role_arn:
             session._credentials = _role_credentials(session, settings)
+        checksums = ("request_checksum_calculation", "response_checksum_validation")
         config = Config(
             connect_timeout=settings.connect_seconds,
             read_timeout=settings.read_timeout,
             tcp_keepalive=True,
             max_pool_connections=_CONNECTIONS,
             retries={"total_max_attempts": 1, "mode": "standard"},
-            request_checksum_calculation="when_required",
-            response_checksum_validation="when_required",
+            **{key: "when_required" for key in checksums if key in Config.OPTION_DEFAULTS},
             s3={"addressing_style": settings.addressing},
             user_agent_extra="lakeport",
         )
@@ -243,6 +249,8 @@ def _client(settings: AwsSettings) -> tuple[Any, Any]:
         )
         _limit_answers(client, settings)
         client.meta.events.register("response-received.s3", _check_no_html)
+        client.meta.events.register("provide-client-params.s3", _move_headers)
+        client.meta.events.register("before-call.s3", _add_headers)
         return client, session.get_credentials()
     except Exception as error:
         raise s3_errors.translate(error, "connect", "s3://", settings) from None
@@ -255,6 +263,18 @@ def _limit_answers(client: Any, settings: AwsSettings) -> None:
         sender._pool_classes_by_scheme, settings.read_timeout
     )
     sender._manager.pool_classes_by_scheme = sender._pool_classes_by_scheme
+
+
+def _move_headers(params: Any, model: Any, context: Any, **_: Any) -> None:
+    """Botocore event handler: move parameters that its model lacks from a call to its context."""
+    known = model.input_shape.members
+    names = [name for name in _HEADERS if name in params and name not in known]
+    context[ID_KEY] = {_HEADERS[name]: params.pop(name) for name in names}
+
+
+def _add_headers(params: Any, context: Any, **_: Any) -> None:
+    """Botocore event handler: set the headers that `_move_headers` has put in the context."""
+    params["headers"].update(context.get(ID_KEY, {}))
 
 
 def _check_no_html(response_dict: Any, event_name: str, **_: Any) -> None:
