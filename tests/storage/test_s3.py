@@ -69,6 +69,19 @@ def test_behaviour(
     behaviour(storage_of(minio))
 
 
+@pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=lambda each: each.__name__)
+def test_behaviour_with_an_sdk_that_lacks_conditions(
+    minio: Minio, behaviour: Callable[[Storage], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AwsSettings, "content_checksum", "crc32c")
+    storage = storage_of(minio, role_session_name="old")  # with a client of its own
+    service = storage.connection._client.meta.service_model
+    for operation in ("PutObject", "CreateMultipartUpload", "CompleteMultipartUpload"):
+        for name in s3_client._HEADERS:
+            service.operation_model(operation).input_shape.members.pop(name, None)
+    behaviour(storage)
+
+
 def test_the_store_begins_a_listing_behind_a_key(minio: Minio) -> None:
     storage = storage_of(minio)
     for key in "abc":

@@ -7,13 +7,17 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 import typer
 
 import lakeport
+from lakeport.cli import singer
 from lakeport.cli.app import app, main
 from lakeport.errors import InputError
 
@@ -103,6 +107,22 @@ def test_what_a_command_takes_has_a_name(name: str, capsys: Cap) -> None:
     assert main([*name.split(), "--help"]) == 0
     page = re.sub(r"`[^`]*`", "", capsys.readouterr().out)
     assert not re.search(r"<\w+|[{}]|\blist\[", page), page
+
+
+def test_an_old_typer_can_read_every_annotation() -> None:
+    def walk(program: typer.Typer) -> Iterator[Any]:
+        for command in program.registered_commands:
+            yield command.callback
+        for group in program.registered_groups:
+            assert group.typer_instance is not None
+            yield from walk(group.typer_instance)
+
+    callbacks = [*walk(app), *walk(singer.app), app.registered_callback.callback]  # type: ignore[union-attr]
+    kinds = [p.annotation for each in callbacks for p in signature(each).parameters.values()]
+    assert len(kinds) > 50
+    for kind in kinds:
+        inner = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+        assert not isinstance(inner, str) and type(inner) is not UnionType
 
 
 def test_options_stay_without_docstrings() -> None:

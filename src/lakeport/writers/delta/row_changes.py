@@ -160,7 +160,8 @@ def _index_in(column: pa.ChunkedArray, distinct: pa.Array) -> pa.ChunkedArray:
 def _match_values(column: pa.ChunkedArray, distinct: pa.Array) -> tuple[Positions, Positions]:
     """Return the positions of values that are in `distinct`, and their indices there."""
     places = _index_in(column, distinct)
-    rows = pc.indices_nonzero(pc.is_valid(places)).to_numpy()
+    # pyarrow before 26 crashes in `indices_nonzero` if there are no chunks.
+    rows = np.flatnonzero(pc.is_valid(places).to_numpy())
     return rows.astype(np.int64), places.drop_null().to_numpy().astype(np.int64)
 
 
