@@ -16,10 +16,12 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import UnsupportedOperationException
 
 from lakeport.engine.spark.jvm.jars import LOG_STORE
+from lakeport.engine.spark.settings import session_settings
 from tests.s3_stub import BrokenS3, Fault, Kind, Stored
 
 ROOT = Path(__file__).parent.parent.parent
 KEY = "lake/t/_delta_log/00000000000000000007.json"
+CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
 STOCK = "io.delta.storage.S3SingleDriverLogStore"
 _buckets = (f"bucket{number}" for number in itertools.count())
 
@@ -268,6 +270,44 @@ def test_a_file_system_without_conditions_is_refused(store: Store, tmp_path: Pat
     store.path = store.jvm.org.apache.hadoop.fs.Path((tmp_path / "0.json").as_uri())
     with pytest.raises(UnsupportedOperationException, match="can't create conditionally"):
         store.write("mine")
+
+
+def test_a_store_that_is_said_to_lack_conditions_is_refused(driver: Any, stub: BrokenS3) -> None:
+    store = Store(driver, stub, create_conditional_enabled="false")
+    with pytest.raises(UnsupportedOperationException, match="can't create conditionally"):
+        store.write("mine")
+    assert stub.keys(store.bucket) == []
+
+
+def test_a_commit_is_sealed_and_owned_as_other_objects_are(driver: Any, stub: BrokenS3) -> None:
+    settings = {"encryption_algorithm": "AES256", "acl_default": "BucketOwnerFullControl"}
+    store = Store(driver, stub, **settings)
+    store.write("mine")
+    (put,) = store.puts()
+    assert put.headers["x-amz-server-side-encryption"] == "AES256"
+    assert put.headers["x-amz-acl"] == "bucket-owner-full-control"
+    assert put.headers["if-none-match"] == "*"
+
+
+def test_a_checkpoint_file_is_put_at_once_and_only_if_absent(store: Store) -> None:
+    name = session_settings(frozenset({"s3a"}), {}, ROOT)[CHECKPOINT_FILES]
+    files = getattr(store.jvm, name)(store.path.getParent(), store.conf)
+
+    def create(text: str, end: str, *, overwrite: bool = False) -> None:
+        output = files.createAtomic(store.path, overwrite)
+        output.writeBytes(text)
+        getattr(output, end)()
+
+    create("none", "cancel")
+    create("first", "close")
+    with pytest.raises(Py4JJavaError, match="FileAlreadyExistsException"):
+        create("second", "close")
+    assert store.body == b"first"
+    assert {put.headers["if-none-match"] for put in store.puts()} == {"*"}
+    create("third", "cancel", overwrite=True)
+    assert store.body == b"first"
+    create("third", "close", overwrite=True)
+    assert store.body == b"third"
 
 
 def test_commits_are_listed(store: Store) -> None:
