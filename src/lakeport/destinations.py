@@ -256,9 +256,15 @@ def delta_session(
     if writes and storage.needs_unique_names():
         raise unsafe_for_tables_error(f"the store at {storage.uri()}", "If-None-Match")
     root, settings = storage.hadoop_uri(), storage.hadoop_settings
-    return lambda: require_spark(engine, asks).delta_session(
-        step, needs, root, settings(for_workers=not engine.is_local)
-    )
+    commits = writes and not getattr(config, "single_writer", False)
+
+    def open_session() -> DeltaSession:
+        spark = require_spark(engine, asks)
+        spark.secrets.update(config.secrets())
+        options = settings(for_workers=not engine.is_local)
+        return spark.delta_session(step, needs, root, options, commits=commits)
+
+    return open_session
 
 
 def _list_enclosing_folders(place: str) -> Iterator[str]:

@@ -261,8 +261,9 @@ def test_a_local_session_with_another_python_is_told_which_one_to_set(
     monkeypatch.setattr(sys, "executable", "/venv/bin/python")
     with pytest.raises(MissingDependency, match="no_such_package") as lack:
         workers.check_packages(driver, ["no_such_package"])
-    assert lack.value.hint.endswith(
-        "PYSPARK_PYTHON (or `spark.pyspark.python`) to this process' Python: /venv/bin/python"
+    assert lack.value.hint == (
+        "`PYSPARK_PYTHON` (or `spark.pyspark.python`) has to be set before the session is made to "
+        "this process' Python: /venv/bin/python"
     )
 
 

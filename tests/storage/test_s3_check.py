@@ -6,8 +6,8 @@ import dataclasses
 import json
 import os
 import socket
-import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from lakeport.config.destinations.gcs import GoogleCloudStorageConfig
 from lakeport.config.destinations.local import LocalConfig
 from lakeport.config.destinations.s3 import AmazonS3Config, DeltaLakeS3Config
-from lakeport.engine.spark.delta.session import LogStoreProbe
+from lakeport.engine.base import Engine
 from lakeport.errors import LakeportError
 from lakeport.loading.check import CheckReport
 from lakeport.storage.checks import check_clock
@@ -82,12 +82,7 @@ def test_all_is_well_and_nothing_stays(minio: Minio) -> None:
 def test_spark_is_not_waited_for_when_there_is_no_time(
     minio: Minio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    over = threading.Event()
-
-    def starting() -> LogStoreProbe:
-        over.wait()
-        raise LakeportError("nobody waits for it any more")
-
+    starting = Future[Engine]()
     monkeypatch.setattr("lakeport.loading.check._start_spark", lambda *_: starting)
     config = DeltaLakeS3Config(
         bucket="lake",
@@ -96,7 +91,7 @@ def test_spark_is_not_waited_for_when_there_is_no_time(
         aws_secret_access_key=SecretStr(minio.keys.secret_key),
     )
     report = checked(config, spark_seconds=0.01)
-    over.set()
+    starting.set_exception(LakeportError("nobody waits for it any more"))
     (spark,) = [item for item in report.items if item.name.startswith("spark")]
     assert (spark.name, spark.status) == ("spark", "skipped")
     assert "0.01 s" in spark.detail

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
@@ -109,6 +109,7 @@ class DestinationConfig(BaseModel):
         frozen=True, extra="forbid", hide_input_in_errors=True, coerce_numbers_to_str=True
     )
     _warnings: tuple[str, ...] = PrivateAttr(default=())
+    _from_session: bool = PrivateAttr(default=False)
 
     extra: ClassVar[str] = ""
     """The pip extra with the store's SDK; empty if the store needs none."""
@@ -392,8 +393,26 @@ class DestinationConfig(BaseModel):
         return target.model_copy(update=place)
 
     def storage(self) -> Storage:
-        """Return the storage whose root holds all tables of this target."""
+        """Return the storage whose root holds all tables of this target.
+
+        A config without credentials gets those of the user's Spark session.
+        """
         raise NotImplementedError
+
+    def with_session_keys(self) -> Self:
+        """Return a copy with the store's keys of the user's Spark session, if it is adopted.
+
+        Unchanged if the config names credentials, or another endpoint. The copy is for one use:
+        nothing keeps the secrets of a session.
+        """
+        found = self._session_keys() if self.engine == "spark" else {}
+        copy = self.model_copy(update=found)
+        copy._from_session = not self.secret_keys().isdisjoint(found)
+        return copy
+
+    def _session_keys(self) -> dict[str, Any]:
+        """Return the keys of the config for what the user's Spark session says of the store."""
+        return {}
 
     @property
     def jars(self) -> frozenset[str]:
@@ -435,8 +454,9 @@ class DestinationConfig(BaseModel):
         return copy
 
     def secrets(self) -> tuple[str, ...]:
-        """Return all secret values in the config, for masking them in logs and errors."""
-        fields = (getattr(self, name) for name in sorted(self.secret_keys()))
+        """Return all secret values of config and session, for masking them in logs and errors."""
+        config = self.with_session_keys()
+        fields = (getattr(config, name) for name in sorted(self.secret_keys()))
         found = [value.get_secret_value() for value in fields if isinstance(value, SecretStr)]
         found += [value for name, value in self.spark.items() if is_secret_name(name)]
         return tuple(dict.fromkeys(value for value in found if value))

@@ -81,6 +81,9 @@ class StoreKeys(TypedDict, total=False):
     kms_key_name: str | None
     """Key that encrypts objects, projects/…/locations/…/keyRings/…/cryptoKeys/…; default: the
     bucket's."""
+    single_writer: bool | None
+    """Whether nobody else writes to the table meanwhile: delta-spark may then commit in a session
+    of yours that lacks lakeport's log store. A second writer's commit could be overwritten."""
     account_name: str | None
     """Name of the storage account."""
     access_key: str | None

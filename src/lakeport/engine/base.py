@@ -56,7 +56,7 @@ class Engine(ABC):
         adopted: whether tasks run in a Spark session that the user built.
         commits_any_table: whether delta-spark is available, which some Delta tables need.
         commits_by_log: whether lakeport may commit to plain Delta tables by writing their log.
-            False if the session's settings name a log store, catalog, default table property or
+            False if the session's settings name a log store, default table property or
             commit hook of their own, which only delta-spark honours.
     """
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from lakeport.config.sources import TablesSource
 from lakeport.delta_log.actions import DataFile
 from lakeport.delta_log.paths import check_actions, check_log
 from lakeport.delta_log.reader import Commit, DeltaLog
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeport.config.base import DestinationConfig
-    from lakeport.config.sources import TablesSource
     from lakeport.engine.base import Engine
     from lakeport.model import Storage
 
@@ -191,7 +191,6 @@ class DeltaTable:
         self.storage = _open_storage(place, config)
         spark = require_spark(engine, "a Delta table as a source")
         self._engine, self._roots = spark, config.table_roots
-        spark.configure_store(self.storage.hadoop_uri(), self.storage.hadoop_settings())
         self.log = DeltaLog(self.storage, "")
         check_log(self.storage, "", self._roots)
         state = self.log.read_state()
@@ -202,7 +201,13 @@ class DeltaTable:
             )
         self.version, self.id = state.version, str(state.metadata["id"])
         self.has_feed = state.properties.get(_FEED, "").lower() == "true"
-        session = spark.delta_session(f"read {self.log.uri}")
+        session = spark.delta_session(
+            f"read {self.log.uri}",
+            TablesSource(tables={"": place}).jars,
+            self.storage.hadoop_uri(),
+            self.storage.hadoop_settings(),
+            commits=False,
+        )
         self._snapshot = session.snapshot(self.log.hadoop_uri, self.version)
         self._snapshot.check_files(self._roots)
 

@@ -116,6 +116,8 @@ class CloudCheck(ABC):
         `tables` adds reading and listing, and makes ignored conditions a failure.
         """
         found = run_check("credentials", self.check_credentials)
+        if found.status == "ok" and self.storage.settings.from_session:
+            found = replace(found, detail=f"{found.detail}, as the active Spark session has it")
         yield found
         if found.status == "failed":
             return

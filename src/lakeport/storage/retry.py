@@ -445,6 +445,7 @@ class CloudSettings:
     Attributes:
         endpoint: URL of another endpoint than the cloud's own; empty for that.
         read_seconds: longest silence of the endpoint before a request is repeated.
+        from_session: whether the credentials are those of the user's Spark session.
         hosts: ends of the host names of the cloud's own endpoints.
         address_keys: the config keys and variables that choose the endpoint, for messages.
     """
@@ -456,6 +457,7 @@ class CloudSettings:
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     connect_seconds: float = 5
     read_seconds: float = 60
+    from_session: bool = False
 
     @property
     @abstractmethod

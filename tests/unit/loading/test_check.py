@@ -40,7 +40,7 @@ def test_spark_starts_at_once_and_is_let_go_of(
 
     monkeypatch.setattr(module, "choose_engine", lambda *_: engine)
     monkeypatch.setattr(LocalStorage, "checks", items)
-    monkeypatch.setattr(module, "_check_spark", lambda begun: iter(()))
+    monkeypatch.setattr(module, "_check_spark", lambda *_: iter(()))
     config = load_target(tmp_path, {"engine": "spark"})
     monkeypatch.setattr(type(config), "connector_jars", lambda self: frozenset({"local"}))
     assert module.check(config).ok

@@ -18,6 +18,7 @@ from lakeport.config.clouds import (
     blank_to_none,
     reveal,
 )
+from lakeport.engine.session_options import read_session_options
 from lakeport.errors import ConfigError
 from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.base import clean_prefix
@@ -35,6 +36,15 @@ _STREAM = "{stream}"
 
 _ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
 _PRINCIPAL = ("tenant_id", "client_id", "client_secret")
+_OAUTH = ("client.id", "client.secret", "client.endpoint")
+_ABFS = (
+    "account.auth.type",
+    "account.key",
+    "sas.fixed.token",
+    "account.oauth.provider.type",
+    *(f"account.oauth2.{name}" for name in _OAUTH),
+)
+_ABFS_EMULATOR = ("fs.azure.abfs.endpoint", "fs.azure.always.use.https")
 
 
 class _TableUri(NamedTuple):
@@ -143,8 +153,9 @@ class DeltaLakeAzureConfig(DestinationConfig):
     """Config of a Delta table at `table_uri`, or of one per stream if it ends with `{stream}`.
 
     Credentials are, in this order: `access_key`; `sas_token`; a service principal;
-    `managed_identity`; else the chain of the Azure SDK (AZURE_CLIENT_ID, AZURE_TENANT_ID and
-    AZURE_CLIENT_SECRET, workload identity, the machine's managed identity, the Azure CLI).
+    `managed_identity`; those of an adopted Spark session (`fs.azure.account.key`); else the chain
+    of the Azure SDK (AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET, workload identity,
+    the machine's managed identity, the Azure CLI).
 
     Example:
         >>> uri = "abfss://lake@acme.dfs.core.windows.net/silver/users"
@@ -273,7 +284,42 @@ class DeltaLakeAzureConfig(DestinationConfig):
         from lakeport.storage.azure.store import AzureStorage
 
         place = _parse_table_uri(self.table_uri)
-        return AzureStorage(place.container, place.parent, self._settings())
+        settings = self.with_session_keys()._settings()
+        return AzureStorage(place.container, place.parent, settings)
+
+    def _session_keys(self) -> dict[str, Any]:
+        """Return credentials and emulator of ABFS's options, the account's before the others."""
+        ways = ("access_key", "sas_token", *_PRINCIPAL)
+        if self.managed_identity or any(getattr(self, name) is not None for name in ways):
+            return {}
+        host, names = self._settings().host, [f"fs.azure.{name}" for name in _ABFS]
+        options = read_session_options(
+            [*(f"{name}.{host}" for name in names), *names, *_ABFS_EMULATOR]
+        )
+
+        def option(name: str) -> str:
+            name = f"fs.azure.{name}"
+            return options.get(f"{name}.{host}") or options.get(name, "")
+
+        address, tls = (options.get(name, "") for name in _ABFS_EMULATOR)
+        scheme = "http" if tls.lower() == "false" else "https"
+        endpoint = f"{scheme}://{address}" if address else None
+        if self.azure_endpoint not in (None, endpoint):
+            return {}
+        found: dict[str, Any] = {"azure_endpoint": endpoint} if endpoint else {}
+        client, secret = option("account.oauth2.client.id"), option("account.oauth2.client.secret")
+        login = urlsplit(option("account.oauth2.client.endpoint")).path.strip("/").split("/")[0]
+        match option("account.auth.type").lower() or "sharedkey":
+            case "sharedkey" if key := option("account.key"):
+                found["access_key"] = SecretStr(key)
+            case "sas" if token := option("sas.fixed.token"):
+                found["sas_token"] = SecretStr(token.lstrip("?"))
+            case "oauth" if client and secret and login:
+                found |= {"tenant_id": login, "client_id": client}
+                found["client_secret"] = SecretStr(secret)
+            case "oauth" if option("account.oauth.provider.type").endswith("MsiTokenProvider"):
+                found |= {"managed_identity": True, "client_id": client or None}
+        return found
 
     def _settings(self) -> AzureSettings:
         """Return account, credentials, endpoint and retry limit for connecting to Azure."""
@@ -289,4 +335,5 @@ class DeltaLakeAzureConfig(DestinationConfig):
             cloud=place.cloud,
             endpoint=self.azure_endpoint or "",
             retry_policy=RetryPolicy(self.give_up_after),
+            from_session=self._from_session,
         )

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr
 
@@ -17,6 +17,7 @@ from lakeport.config.clouds import (
     OptionalText,
     blank_to_none,
 )
+from lakeport.engine.session_options import read_session_options
 from lakeport.errors import ConfigError
 from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.retry import RetryPolicy
@@ -25,6 +26,15 @@ if TYPE_CHECKING:
     from lakeport.storage.gcs.store import GcsStorage
 
 _EMULATOR = "STORAGE_EMULATOR_HOST"
+_TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105  # an address
+_AUTH = "fs.gs.auth."
+_CONNECTOR = (
+    f"{_AUTH}service.account.json.keyfile",
+    "google.cloud.auth.service.account.json.keyfile",
+    *(f"{_AUTH}service.account.{name}" for name in ("email", "private.key.id", "private.key")),
+    *(f"{_AUTH}{name}" for name in ("client.id", "client.secret", "refresh.token")),
+    "fs.gs.storage.root.url",
+)
 _SECRET_PARTS = ("private_key", "private_key_id", "client_secret", "refresh_token")
 
 
@@ -89,16 +99,39 @@ class GoogleCloudStorageConfig(BucketConfig):
         """
         from lakeport.storage.gcs.store import GcsStorage
 
-        return GcsStorage(self.bucket, self.object_key_path, self.gcp_settings())
+        settings = self.with_session_keys().gcp_settings()
+        return GcsStorage(self.bucket, self.object_key_path, settings)
+
+    def _session_keys(self) -> dict[str, Any]:
+        """Return credentials and endpoint of the GCS connector's options."""
+        if self.google_application_credentials is not None:
+            return {}
+        options = read_session_options(_CONNECTOR)
+        file, older_file, email, key_id, key, client, secret, token, url = (
+            options.get(name, "") for name in _CONNECTOR
+        )
+        endpoint = url.rstrip("/") or None
+        if self.google_endpoint not in (None, endpoint):
+            return {}
+        found: dict[str, Any] = {"google_endpoint": endpoint} if endpoint else {}
+        text = file or older_file
+        if not text and email and key:
+            info = {"client_email": email, "private_key_id": key_id, "token_uri": _TOKEN_URI}
+            text = json.dumps({"type": "service_account", "private_key": key, **info})
+        if not text and client and secret and token:
+            info = {"client_id": client, "client_secret": secret, "refresh_token": token}
+            text = json.dumps({"type": "authorized_user", **info})
+        return found | ({"google_application_credentials": SecretStr(text)} if text else {})
 
     def secrets(self) -> tuple[str, ...]:
         """Return all secret values; of a service account's key, only the secret members."""
-        given = self.google_application_credentials
+        config = self.with_session_keys()
+        given = config.google_application_credentials
         if given is None:
             return super().secrets()
         others = tuple(value for value in super().secrets() if value != given.get_secret_value())
         try:
-            info = json.loads(self.credentials_text())
+            info = json.loads(config.credentials_text())
         except (ConfigError, ValueError):
             return others
         parts = (str(info[name]) for name in _SECRET_PARTS if info.get(name))
@@ -152,4 +185,5 @@ class GoogleCloudStorageConfig(BucketConfig):
             project=self.google_project or "",
             kms_key_name=self.kms_key_name or "",
             retry_policy=RetryPolicy(self.give_up_after),
+            from_session=self._from_session,
         )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
 from lakeport.config.base import Settings
 from lakeport.config.clouds import (
@@ -16,6 +17,7 @@ from lakeport.config.clouds import (
     blank_to_none,
     reveal,
 )
+from lakeport.engine.session_options import read_session_options
 from lakeport.storage.retry import RetryPolicy
 from lakeport.storage.s3.client import ID_KEY
 from lakeport.storage.s3.settings import AwsSettings
@@ -29,6 +31,22 @@ _TAG = re.compile(r"[\w +\-=.:/@]*")  # characters that S3 allows in names and v
 _MOST_TAGS = 10
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # metadata are sent as headers
 _MOST_METADATA = 2000  # characters, names and values together
+_S3A_KEYS = ("access.key", "secret.key", "session.token")
+_S3A = (*_S3A_KEYS, "endpoint", "endpoint.region", "path.style.access", "connection.ssl.enabled")
+_AWS_HOST = re.compile(r"s3(?:[.-]([a-z0-9-]+))?\.amazonaws\.com(?:\.cn)?")
+
+
+def _parse_s3a_endpoint(text: str, *, tls: bool) -> tuple[str | None, str]:
+    """Return the URL and region of S3A's option `endpoint`; no URL for a region of AWS.
+
+    >>> _parse_s3a_endpoint("s3.eu-west-1.amazonaws.com", tls=True)
+    (None, 'eu-west-1')
+    >>> _parse_s3a_endpoint("minio:9000", tls=False)
+    ('http://minio:9000', '')
+    """
+    url = text if "://" in text or not text else f"{'https' if tls else 'http'}://{text}"
+    region = _AWS_HOST.fullmatch(urlsplit(url).netloc)
+    return (None, region[1] or "") if region else (url.rstrip("/") or None, "")
 
 
 def _check_role(value: str) -> str:
@@ -71,9 +89,9 @@ def _check_tags(values: dict[str, str]) -> dict[str, str]:
 class AwsConfig(BucketConfig):
     """Base class of configs for S3 and stores with its protocol, for files and Delta tables.
 
-    Credentials come from the two key fields; else from `aws_profile`; else from the AWS SDK's
-    chain (AWS_ACCESS_KEY_ID, AWS_PROFILE, web identity, SSO, the files in ~/.aws, the container's
-    and the instance's role).
+    Credentials come from the two key fields; else from `aws_profile`; else from an adopted Spark
+    session (`fs.s3a.access.key`); else from the AWS SDK's chain (AWS_ACCESS_KEY_ID, AWS_PROFILE,
+    web identity, SSO, the files in ~/.aws, the container's and the instance's role).
     """
 
     extra = "s3"
@@ -163,13 +181,44 @@ class AwsConfig(BucketConfig):
             tags=tuple(self.object_tags.items()),
             metadata=tuple(self.object_metadata.items()),
             retry_policy=RetryPolicy(self.give_up_after),
+            from_session=self._from_session,
         )
 
     def storage(self) -> S3Storage:
         """Return the S3 storage, rooted at `object_key_path` in the bucket."""
         from lakeport.storage.s3.store import S3Storage
 
-        return S3Storage(self.bucket, self.object_key_path, self.aws_settings())
+        settings = self.with_session_keys().aws_settings()
+        return S3Storage(self.bucket, self.object_key_path, settings)
+
+    def _session_keys(self) -> dict[str, Any]:
+        """Return keys, endpoint and region of S3A's options, the bucket's before the others."""
+        if self.aws_access_key_id is not None or self.aws_profile is not None:
+            return {}
+        own, common = f"fs.s3a.bucket.{self.bucket}.", "fs.s3a."
+        options = read_session_options(f"{at}{name}" for at in (own, common) for name in _S3A)
+
+        def option(name: str) -> str:
+            return options.get(f"{own}{name}") or options.get(f"{common}{name}", "")
+
+        tls = option("connection.ssl.enabled").lower() != "false"
+        endpoint, region = _parse_s3a_endpoint(option("endpoint"), tls=tls)
+        if self.aws_endpoint not in (None, endpoint):
+            return {}
+        found: dict[str, Any] = {"aws_endpoint": endpoint} if endpoint else {}
+        if endpoint and option("path.style.access").lower() == "true":
+            found["aws_addressing_style"] = "path"
+        region = option("endpoint.region") or region
+        if region and "aws_region" not in self.model_fields_set:
+            found["aws_region"] = region
+        for at in (own, common):  # a token belongs to the keys beside it
+            key, secret, token = (options.get(f"{at}{name}") for name in _S3A_KEYS)
+            if key and secret:
+                found |= {"aws_access_key_id": SecretStr(key)}
+                found |= {"aws_secret_access_key": SecretStr(secret)}
+                found |= {"aws_session_token": SecretStr(token) if token else None}
+                break
+        return found
 
 
 class AmazonS3Config(AwsConfig):
@@ -205,6 +254,12 @@ class DeltaLakeS3Config(AwsConfig):
         default="delta_lake_s3", description="`delta_lake_s3`."
     )
     file_type: Literal["delta"] = Field(default="delta", description="Format of the tables: delta.")
+    single_writer: bool = Field(
+        default=False,
+        description="Whether nobody else writes to the table meanwhile: delta-spark may then "
+        "commit in a session of yours that lacks lakeport's log store. A second writer's commit "
+        "could be overwritten.",
+    )
 
     @model_validator(mode="after")
     def _check_bucket_for_spark(self) -> Self:

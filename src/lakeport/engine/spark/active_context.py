@@ -39,7 +39,15 @@ _PACKAGES: Final = {
 }
 """Names of the artifacts that bring the others along, without Delta's suffix of versions."""
 # Delta's own for S3, which is safe for one driver only; the empty one stands for it.
-_UNSAFE_LOG_STORES: Final = ("", "io.delta.storage.S3SingleDriverLogStore")
+_UNSAFE_LOG_STORES: Final = (
+    "",
+    "io.delta.storage.S3SingleDriverLogStore",
+    "org.apache.spark.sql.delta.storage.S3SingleDriverLogStore",
+)
+_ALONE: Final = (
+    " `single_writer: true` does without the log store: two writers at the same time would then "
+    "overwrite each other's commits and lose rows."
+)
 _LOST_CALL: Final = "Exception while sending command."  # py4j logs it to the root logger
 _EXCLUDED: Final = {"s3a": ("software.amazon.awssdk:bundle", "com.amazonaws:aws-java-sdk-bundle")}
 
@@ -58,8 +66,8 @@ def find_context() -> SparkContext | None:
                 "dedicated access. What is no frame of that session can be landed from here once "
                 "it is stopped (`spark.stop()`).",
             )
-    module = sys.modules.get("pyspark.core.context")
-    context: SparkContext | None = module.SparkContext._active_spark_context if module else None
+    contexts: Any = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    context: SparkContext | None = getattr(contexts, "_active_spark_context", None)
     if context is None or context._jsc is None or _drop_parents_context(context):
         return None
     return context
@@ -87,10 +95,13 @@ def _drop_parents_context(context: SparkContext) -> bool:
     return True
 
 
-def check_session(spark: SparkSession, needs: frozenset[str]) -> None:
+def check_session(spark: SparkSession, needs: frozenset[str], *, commits: bool = True) -> None:
     """Raise ConfigError if a user's session lacks classes or settings for needs like `delta`.
 
     The hint has the settings to build it with.
+
+    Args:
+        commits: whether delta-spark may commit while others do, for which S3 takes a log store.
     """
     wanted: dict[str, str] = {}
     lacking: list[str] = []
@@ -101,8 +112,9 @@ def check_session(spark: SparkSession, needs: frozenset[str]) -> None:
                 others = f"{present}," if present and key.endswith("extensions") else ""
                 wanted[key] = others + value
                 lacking.append(value.rpartition(".")[2])
-    if {"delta", "s3a"} <= needs:
-        _check_log_store(spark, wanted, lacking)
+    alone = ""
+    if commits and {"delta", "s3a"} <= needs:
+        alone = _check_log_store(spark, wanted, lacking)
     absent = sorted(need for need in needs if not _has_class(spark, _CLASSES[need]))
     if absent:
         wanted["spark.jars.packages"] = ",".join(_packages(absent, _running_build(spark)))
@@ -114,20 +126,25 @@ def check_session(spark: SparkSession, needs: frozenset[str]) -> None:
         calls = "".join(f'\n    .config("{key}", "{value}")' for key, value in wanted.items())
         raise ConfigError(
             f"the active Spark session lacks {', '.join(lacking)}",
-            f"build it with{calls}\nor stop it, and lakeport starts its own.",
+            f"build it with{calls}\nor stop it, and lakeport starts its own.{alone}",
         )
 
 
-def _check_log_store(spark: SparkSession, wanted: dict[str, str], lacking: list[str]) -> None:
-    """Add to `wanted` and `lacking` if the session's S3 log store can't serve two writers."""
-    used = spark.sparkContext.getConf().get("spark.delta.logStore.s3a.impl") or ""
+def _check_log_store(spark: SparkSession, wanted: dict[str, str], lacking: list[str]) -> str:
+    """Add to `wanted` and `lacking` if the session's S3 log store can't serve two writers.
+
+    Return a hint to do without such a store; empty if the session has one.
+    """
+    before, conf = len(lacking), spark.sparkContext.getConf()
+    used = conf.get("spark.delta.logStore.s3a.impl") or conf.get("spark.delta.logStore.class") or ""
     if used in _UNSAFE_LOG_STORES:
         wanted.update(LOG_STORE_SETTINGS)
         lacking.append("a log store for S3 that is safe for two writers")
     if used in (*_UNSAFE_LOG_STORES, LOG_STORE) and not _has_class(spark, LOG_STORE):
-        listed = [spark.sparkContext.getConf().get("spark.jars") or "", str(jars.LOG_STORE)]
+        listed = [conf.get("spark.jars") or "", str(jars.LOG_STORE)]
         wanted["spark.jars"] = ",".join(filter(None, listed))
         lacking.append(f"the class {LOG_STORE}")
+    return _ALONE if len(lacking) > before else ""
 
 
 def _running_build(spark: SparkSession) -> SparkBuild:

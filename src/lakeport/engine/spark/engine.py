@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-_CATALOG: Final = "spark.sql.catalog.spark_catalog"
-_DELTA_CATALOG: Final = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _DEFAULTS: Final = "spark.databricks.delta.properties.defaults."
 _HOOKS: Final = ("spark.delta.logStore.", _DEFAULTS, "spark.databricks.delta.commitCoordinator")
-_KNOWN_LOG_STORES: Final = ("io.lakeport.", "io.delta.storage.")
+_KNOWN_LOG_STORES: Final = (
+    "io.lakeport.",
+    "io.delta.storage.",
+    "org.apache.spark.sql.delta.storage.",
+)
 _OWN_LOG_STORES: Final = ("DynamoDB",)
 
 
@@ -133,6 +135,8 @@ class SparkEngine(Engine):
         needs: frozenset[str] = frozenset(),
         root: str = "",
         settings: Mapping[str, str] | None = None,
+        *,
+        commits: bool = True,
     ) -> DeltaSession:
         """Return access to a store's Delta tables; set Hadoop's options and the job label.
 
@@ -141,6 +145,7 @@ class SparkEngine(Engine):
             needs: keys of `jars.NEEDS` that the session must have.
             root: URI of the store's root, as Hadoop names it; empty for a local folder.
             settings: Hadoop options for that root, secrets included; None for a local folder.
+            commits: whether it may commit there while others do.
 
         Raises:
             ConfigError: the session lacks a class or setting; the hint has the settings to build it
@@ -149,11 +154,11 @@ class SparkEngine(Engine):
         from lakeport.engine.spark.delta.session import DeltaSession
 
         if self.session.adopted:
-            active_context.check_session(self.session.spark, needs)
+            active_context.check_session(self.session.spark, needs, commits=commits)
         elif self.session.context and not needs <= self.session.needs and self.session.jar_error:
             raise self.session.jar_error
         if settings is not None:
-            configure_store(self.session, root, settings, commits=True)
+            configure_store(self.session, root, settings, commits=commits)
         self.name_jobs(step)
         return DeltaSession(self.session.spark, self.secrets)
 
@@ -231,15 +236,15 @@ class SparkEngine(Engine):
 
 
 def _is_custom_hook(key: str, value: str) -> bool:
-    """Whether a Spark setting replaces Delta's own log store, catalog or commit handling.
+    """Whether a Spark setting replaces Delta's own log store or commit handling.
+
+    A catalog does not: lakeport's tables are folders, and one whose catalog commits is not plain.
 
     >>> _is_custom_hook("spark.delta.logStore.s3a.impl", "io.delta.storage.S3DynamoDBLogStore")
     True
-    >>> _is_custom_hook("spark.sql.catalog.spark_catalog", _DELTA_CATALOG)
+    >>> _is_custom_hook("spark.sql.catalog.spark_catalog", "io.unitycatalog.spark.UCSingleCatalog")
     False
     """
-    if key == _CATALOG:
-        return value != _DELTA_CATALOG
     if not key.startswith(_HOOKS):
         return False
     delta = value.startswith(_KNOWN_LOG_STORES) and not any(x in value for x in _OWN_LOG_STORES)

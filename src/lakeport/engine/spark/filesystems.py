@@ -28,15 +28,6 @@ if TYPE_CHECKING:
 
 _FILE_SYSTEM: Final = "org.apache.hadoop.fs.FileSystem"
 _PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
-_SDK_V1_PROVIDERS: Final = {
-    "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider": (
-        "com.amazonaws.auth.DefaultAWSCredentialsProviderChain"
-    ),
-    "org.apache.hadoop.fs.s3a.auth.ProfileAWSCredentialsProvider": "io.lakeport.aws.v1.Profile",
-    "io.lakeport.aws.AssumedRole": "io.lakeport.aws.v1.AssumedRole",
-}
-"""Credentials providers of S3A -> those of Hadoop 3.3, which has the AWS SDK v1."""
-
 _TRUST_STORE: Final = "javax.net.ssl.trustStore"
 _lock = threading.Lock()
 _configured: WeakKeyDictionary[SparkContext, dict[str, dict[str, str]]] = WeakKeyDictionary()
@@ -50,7 +41,7 @@ def configure_store(
     Args:
         root: URI of the store's root, or of a folder in it, as Hadoop names it.
         settings: the connector's options for that root, secrets included.
-        commits: whether the load may commit to Delta tables there.
+        commits: whether delta-spark may commit to tables there while others do.
 
     Raises:
         ConfigError: the session would let two writers overwrite each other's commits on S3.
@@ -60,10 +51,10 @@ def configure_store(
     with _lock:
         # Each load of an adopted context has its own `DriverSession`.
         known = _configured.setdefault(context, {})
+        if commits and store_uri.startswith("s3a:"):
+            active_context.check_session(session.spark, frozenset({"delta", "s3a"}))
+            _check_create_flags(session, urlsplit(store_uri).netloc)
         if known.get(store_uri) != settings:
-            if commits and store_uri.startswith("s3a:"):
-                active_context.check_session(session.spark, frozenset({"delta", "s3a"}))
-                _check_create_flags(session, urlsplit(store_uri).netloc)
             if not session.adopted and _uses_tls(store_uri, settings):
                 trust_certificates(context)
             _apply_settings(session, store_uri, settings, known.get(store_uri))
@@ -87,8 +78,6 @@ def _apply_settings(
     old_settings: Mapping[str, str] | None,
 ) -> None:
     """Set Hadoop's options for a store; if they changed, unset old ones and close its client."""
-    if _has_sdk_v1(session):
-        settings = {key: _SDK_V1_PROVIDERS.get(text, text) for key, text in settings.items()}
     session.set_hadoop_settings(settings)
     if old_settings is None:
         return
@@ -96,12 +85,6 @@ def _apply_settings(
         for key in old_settings.keys() - settings.keys():
             session.context._jsc.hadoopConfiguration().unset(key)
         _close_file_system(session, store_uri)
-
-
-def _has_sdk_v1(session: DriverSession) -> bool:
-    """Whether the session's S3A has the AWS SDK v1: Hadoop 3.3, which Spark 3.5 brings."""
-    version = java_class(session.context._jvm, "org.apache.hadoop.util.VersionInfo").getVersion()
-    return str(version).startswith("3.3.")
 
 
 def _close_file_system(session: DriverSession, store_uri: str) -> None:

@@ -32,6 +32,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _COLUMN: Final = "outcome"
+_python_lock = threading.Lock()
 _MAP_IN_ARROW: Final = 207  # PythonEvalType.SQL_MAP_ARROW_ITER_UDF, whose module varies
 _CANCEL_SECONDS: Final = 3.0
 _POLL_SECONDS: Final = 1.0
@@ -197,7 +198,6 @@ def run_job(
     Args:
         count_tasks: called with the number of tasks before they run.
     """
-    context = session.context
     tasks = _assign_items(requests, session.cores)
     count_tasks(len(tasks))
     with ExitStack() as stack:
@@ -210,18 +210,37 @@ def run_job(
         ]
         work = [(each.function, policy) for each, policy in zip(requests, policies, strict=True)]
         task = partial(_run_items, work)
-
-        def job() -> list[tuple[int, TaskOutcome]]:
-            found: list[tuple[int, TaskOutcome]] = context.runJob(
-                context.parallelize(tasks, len(tasks)), task
-            )
-            return found
-
-        outcomes = run_in_group(session, label, job)
+        outcomes = run_in_group(session, label, partial(run_partitions, session, tasks, task))
     found: list[list[TaskOutcome]] = [[] for _ in requests]
     for place, outcome in outcomes:
         found[place].append(outcome)
     return found
+
+
+def run_partitions(
+    session: DriverSession, items: Sequence[T], function: Callable[[Iterable[T]], Iterable[R]]
+) -> list[R]:
+    """Run `function` on each item, as the only one of a partition, in a Spark job of this thread.
+
+    Returns:
+        All that it yields, in the items' order.
+    """
+    rows = session.context.parallelize(items, len(items)).mapPartitions(function)
+    with task_python(session):
+        rows._jrdd  # noqa: B018  # makes the job's Python function
+    return rows.collect()
+
+
+@contextmanager
+def task_python(session: DriverSession) -> Iterator[None]:
+    """Context manager in which PySpark makes functions for `session.python`, not for the user's."""
+    context, program = session.context, session.python
+    with _python_lock:
+        users, context.pythonExec = context.pythonExec, program
+        try:
+            yield
+        finally:
+            context.pythonExec = users
 
 
 def _assign_items(requests: Sequence[TaskRequest], cores: int) -> list[list[tuple[int, int, Any]]]:
@@ -260,7 +279,7 @@ def run_frame(
         task = partial(_run_batches, function, policy, names)
 
         def job() -> list[TaskOutcome]:
-            rows = map_in_arrow(df, task, f"{_COLUMN} binary").collect()
+            rows = map_in_arrow(session, df, task, f"{_COLUMN} binary").collect()
             return [pickle.loads(row[0]) for row in rows]  # noqa: S301  # of our own tasks
 
         outcomes = run_in_group(session, label, job)
@@ -314,6 +333,7 @@ def attempt_number() -> int:
 
 
 def map_in_arrow(
+    session: DriverSession,
     frame: DataFrame,
     function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     schema: StructType | str,
@@ -328,12 +348,12 @@ def map_in_arrow(
     # Spark would read a dot or backtick in a name as part of an expression.
     numbers = [str(number) for number in range(len(frame.columns))]
     plain = frame.toDF(*numbers) if numbers else frame
-    column: Any = UserDefinedFunction(function, schema, evalType=_MAP_IN_ARROW)(
-        *map(plain.__getitem__, numbers)
-    )
+    run: Any = UserDefinedFunction(function, schema, evalType=_MAP_IN_ARROW)
+    with task_python(session):
+        column = run(*map(plain.__getitem__, numbers))
     of_java: Any = plain._jdf
     if plain.sparkSession.version.startswith("3."):
-        mapped = of_java.pythonMapInArrow(column._jc.expr(), False)
+        mapped = of_java.mapInArrow(column._jc.expr(), False)
     else:
         mapped = of_java.mapInArrow(column._jc, False, None)
     return type(plain)(mapped, plain.sparkSession)
@@ -471,7 +491,9 @@ class ReadingFrame(Generic[T]):
         task = partial(_read_items, read, list(items), policy, self._failed)
         count = max(1, len(items))
         columns = spark_schema(schema)
-        self.frame: DataFrame = map_in_arrow(spark.range(0, count, 1, count), task, columns)
+        self.frame: DataFrame = map_in_arrow(
+            session, spark.range(0, count, 1, count), task, columns
+        )
 
     def check(self) -> None:
         """Raise the error of the first failed task, if one has failed so far."""

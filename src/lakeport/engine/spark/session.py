@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -27,6 +28,7 @@ from lakeport.engine.spark.jvm.java import find_java
 from lakeport.engine.spark.jvm.launch import Launch, stopped_error
 from lakeport.engine.spark.lease import Lease, find_lease
 from lakeport.engine.spark.settings import (
+    OPTION_SOURCE,
     check_settings,
     heap_mb,
     is_local_master,
@@ -170,6 +172,22 @@ class DriverSession:
         """Forget the session in a forked process, as it belongs to the parent."""
         cls._current, cls._changed = None, threading.Condition()
 
+    @classmethod
+    def find_users_session(cls) -> SparkSession | None:
+        """Return the session that the user built in this process; None if there is none.
+
+        Raises:
+            ConfigError: it is a Spark Connect session.
+        """
+        own = cls._current
+        if own is not None and own._begun and not (own.adopted or own._stopped):
+            return None
+        if active_context.find_context() is None:
+            return None
+        from pyspark.sql import SparkSession
+
+        return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+
     @property
     def is_shared(self) -> bool:
         """Whether more than one load or command uses the session."""
@@ -262,6 +280,15 @@ class DriverSession:
         return local_cores(self._master) if self.is_local else int(self.context.defaultParallelism)
 
     @property
+    def python(self) -> str:
+        """Program that runs lakeport's tasks: on a local master this process' own interpreter.
+
+        The jobs of a user who built the session may run another one.
+        """
+        program, is_python = sys.executable, "python" in Path(sys.executable).name
+        return program if self.adopted and self.is_local and is_python else self.context.pythonExec
+
+    @property
     def master(self) -> str:
         """Spark's master URL, with the number of cores in place of `*`."""
         return f"local[{self.cores}]" if self._master == "local[*]" else self._master
@@ -298,7 +325,7 @@ class DriverSession:
         jsc = self.context._jsc
         with translate_errors(self.secrets):
             for key, value in settings.items():
-                jsc.hadoopConfiguration().set(key, value)
+                jsc.hadoopConfiguration().set(key, value, OPTION_SOURCE)
 
     def warm_up_workers(self, job: Callable[[DriverSession], object]) -> None:
         """Run `job` once in the background, to start Python workers; never waits or raises.

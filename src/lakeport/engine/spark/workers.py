@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from lakeport.engine.spark.jobs import JobLabel, run_in_group
+from lakeport.engine.spark.jobs import JobLabel, run_in_group, run_partitions
 from lakeport.errors import ConfigError, LakeportError, MissingDependency, SparkFailure
 from lakeport.host.packages import pip_requirement
 
@@ -49,16 +49,13 @@ def check_packages(session: DriverSession, packages: Sequence[str] = ()) -> None
     """
     context = session.context
     known = _checked.setdefault(context, set())
-    names = [name for name in (*_ALWAYS, *packages) if (context.pythonExec, name) not in known]
+    names = [name for name in (*_ALWAYS, *packages) if (session.python, name) not in known]
     if not names:
         return
     tasks = max(1, session.cores) * _TASKS_PER_CORE
 
     def ask() -> list[_Answer]:
-        found: list[_Answer] = (
-            context.parallelize(range(tasks), tasks).mapPartitions(_package_finder(names)).collect()
-        )
-        return found
+        return run_partitions(session, range(tasks), _package_finder(names))
 
     silence = threading.Timer(_SILENCE_SECONDS, _log.warning, [_WAITING, _SILENCE_SECONDS])
     silence.daemon = True
@@ -73,7 +70,7 @@ def check_packages(session: DriverSession, packages: Sequence[str] = ()) -> None
     if absent:
         lacking = sorted(absent, key=names.index)
         raise _missing_packages_error(lacking, *absent[lacking[0]], is_local=session.is_local)
-    known |= {(context.pythonExec, name) for name in names}
+    known |= {(session.python, name) for name in names}
 
 
 def _package_finder(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[_Answer]]:
@@ -103,8 +100,8 @@ def _missing_packages_error(
     if is_local and python != sys.executable:
         return MissingDependency(
             f"the Python that Spark starts for its tasks ({python}) lacks the package {packages}",
-            "before the session is made, set the environment variable PYSPARK_PYTHON (or "
-            f"`spark.pyspark.python`) to this process' Python: {sys.executable}",
+            "`PYSPARK_PYTHON` (or `spark.pyspark.python`) has to be set before the session is made "
+            f"to this process' Python: {sys.executable}",
         )
     if list(names) == ["lakeport"]:
         hint = (
@@ -126,13 +123,14 @@ def _explain_failure(error: LakeportError) -> LakeportError:
     if "PYTHON_VERSION_MISMATCH" in words:
         return ConfigError(
             "Spark's workers run another version of Python than this process",
-            "set `spark.pyspark.python` to one of the same version on the workers, or "
-            + _SHIPPED.rstrip(),
+            "`PYSPARK_PYTHON` (or `spark.pyspark.python`) has to name one of the same version on "
+            "the workers; or " + _SHIPPED.rstrip(),
         )
     if "Cannot run program" in words:
         return ConfigError(
             "Spark's workers have no Python where they look for it",
-            "set `spark.pyspark.python` to its path on the workers, or " + _SHIPPED.rstrip(),
+            "`PYSPARK_PYTHON` (or `spark.pyspark.python`) has to name its path on the workers; or "
+            + _SHIPPED.rstrip(),
         )
     if "stopped SparkContext" in words:
         return SparkFailure(

@@ -102,9 +102,9 @@ class AzureStorage(CloudStorage):
         """Return the settings of Hadoop's ABFS connector for the account, secrets included.
 
         `for_workers` has no effect: the connector takes no token, and finds a managed identity on
-        each worker itself.
+        each worker itself. Empty if the user's Spark session, whose connector it is, has them.
         """
-        return hadoop_settings(self.settings)
+        return {} if self.settings.from_session else hadoop_settings(self.settings)
 
     def stage(self, key: str, content_type: str) -> AzureStageWriter:
         """Return a writer that stages a new blob in blocks."""

@@ -148,7 +148,12 @@ class S3Storage(CloudStorage):
         return f"s3a://{self.bucket}/{join_key(self.prefix, key)}".rstrip("/")
 
     def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
-        """Return the settings of Hadoop's S3A connector for this bucket, secrets included."""
+        """Return the settings of Hadoop's S3A connector for this bucket, secrets included.
+
+        Empty if the user's Spark session, whose connector it is, has them.
+        """
+        if self.settings.from_session:
+            return {}
         credentials = with_credentials if for_workers else with_found_keys
         return hadoop_settings(self.bucket, credentials(self.settings))
 
