@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.engine.failures import translate
 from lakeport.engine.spark.delta.transaction import USER_METADATA, clone_for_commit
-from lakeport.engine.sql.frames import empty_frame, literal, spark_schema
+from lakeport.engine.spark.jvm.calls import java_class
+from lakeport.engine.sql.frames import empty_frame, expression, literal, spark_schema
 from lakeport.errors import DestinationError, InputError
 from lakeport.schema.spark_schema import NULL_FOLDER, quote_identifier
 
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     import pyarrow as pa
-    from delta.tables import DeltaTable
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _CONSTRAINT: Final = re.compile(
     r"(CHECK|NOT NULL) constraint (?:violated for column: )?`?(\w+(?:\.\w+)*)"
@@ -118,7 +118,7 @@ class DeltaRows:
             source = _last_row_per_key(session, schema, uris, keys)
             here = [name for name in self.partition_columns if name in source.columns]
             _check_partitions(source, here)
-            new: dict[str, str | Column] = {
+            new = {
                 quote_identifier(name): f"source.{quote_identifier(name)}" for name in schema.names
             }
             updated = dict(new)
@@ -128,17 +128,16 @@ class DeltaRows:
             same = " AND ".join(
                 f"target.{quote_identifier(key)} = source.{quote_identifier(key)}" for key in keys
             )
-            merge = table.alias("target").merge(source.alias("source"), same)
+            merge = table.alias("target").merge(source.alias("source")._jdf, same)
             if delete_condition:
-                merge = merge.whenMatchedDelete(delete_condition)
+                merge = merge.whenMatched(delete_condition).delete()
             if partial_condition:
                 stay = set(map(quote_identifier, partial_columns))
                 some = {name: value for name, value in updated.items() if name not in stay}
-                merge = merge.whenMatchedUpdate(partial_condition, some)
-            merge = merge.whenMatchedUpdate(set=updated)
-            merge.whenNotMatchedInsert(
-                f"NOT ({delete_condition})" if delete_condition else "true", new
-            ).execute()
+                merge = merge.whenMatched(partial_condition).updateExpr(some)
+            merge = merge.whenMatched().updateExpr(updated)
+            inserted = f"NOT ({delete_condition})" if delete_condition else "true"
+            merge.whenNotMatched(inserted).insertExpr(new).execute()
 
     def delete(self, condition: str) -> None:
         """Delete the table's rows for which the SQL `condition` is true."""
@@ -150,14 +149,11 @@ class DeltaRows:
         """Set timestamp columns where the SQL `condition` is true; add `new_column` if absent."""
         with _translate_rule_errors():
             _, table = self._open_table(new_column)
-            table.update(
-                condition, {quote_identifier(n): literal(value) for n, value in values.items()}
-            )
+            times = {quote_identifier(n): literal(value)._jc for n, value in values.items()}
+            table.update(expression(condition)._jc, times)
 
-    def _open_table(self, new_column: str = "") -> tuple[SparkSession, DeltaTable]:
-        """Return a session with one commit's settings, and the table; may add `new_column`."""
-        from delta.tables import DeltaTable
-
+    def _open_table(self, new_column: str = "") -> tuple[SparkSession, Any]:
+        """Return a session for one commit, and the JVM's `DeltaTable`; may add `new_column`."""
         settings = {USER_METADATA: self.user_metadata}
         for app, number in self.transactions.items():
             settings |= {f"{_TXN}AppId": app, f"{_TXN}Version": str(number)}
@@ -170,7 +166,8 @@ class DeltaRows:
             # An UPDATE adds no column. This commit adds it, without the change's user metadata.
             column = f"{quote_identifier(new_column)} TIMESTAMP"
             self.spark.sql(f"ALTER TABLE delta.{quote_identifier(self.uri)} ADD COLUMNS ({column})")
-        return own, DeltaTable.forPath(own, self.uri)
+        tables = java_class(own._jvm, "io.delta.tables.DeltaTable")
+        return own, tables.forPath(own._jsparkSession, self.uri)
 
 
 def _last_row_per_key(

@@ -17,7 +17,12 @@ from urllib.parse import unquote
 from lakeport.delta_log.paths import check_actions, check_log
 from lakeport.engine.failures import translate, translate_errors
 from lakeport.engine.spark.delta.rows import DeltaRows
-from lakeport.engine.spark.delta.transaction import USER_METADATA, DeltaTransaction, delta_log
+from lakeport.engine.spark.delta.transaction import (
+    USER_METADATA,
+    DeltaTransaction,
+    delta_log,
+    scala_defaults,
+)
 from lakeport.engine.spark.jvm.calls import ensure_active, java_class, scala_option, scala_seq
 from lakeport.engine.spark.settings import COMMIT_SETTINGS
 from lakeport.engine.sql.policy import check_expression
@@ -90,23 +95,29 @@ class DeltaSession:
         ensure_active(self.spark)
         maker = java_class(self.spark._jvm, "org.apache.spark.api.python.PythonUtils")
         configs = getattr(java_class(self.spark._jvm, f"{_CLASSES}.DeltaConfigs$"), "MODULE$")
+        convert = java_class(self.spark._jvm, "scala.collection.JavaConverters")
+        # Delta compares how long the log and how long removed files are kept.
+        kept = {name: value for name, value in properties.items() if "retention" in name.lower()}
         found: dict[str, str] = {}
         for name, value in properties.items():
+            group = kept if name in kept else {name: value}
             try:
-                values = maker.toScalaMap(dict(properties))
-                pair = configs.validateConfiguration(name, value, False, values)
+                checked = configs.validateConfigurations(maker.toScalaMap(group))
+                found.update(convert.mapAsJavaMap(checked))
             except Exception as error:
-                known = {f"delta.{key}": key for key in configs.entries().keySet()}
+                # The method's name has a prefix where Delta keeps it private.
+                listed = next(method for method in dir(configs) if method.endswith("entries"))
+                entries = getattr(configs, listed)()
+                known = {f"delta.{key}": key for key in entries.keySet()}
                 others = [other for other in known if other != name.lower()]
                 close = get_close_matches(name.lower(), others, n=1)
                 reason = translate(error, self.secrets).message.partition(": ")[2]
                 raise ConfigError(
                     f"`table_properties`: {name} can't be {value!r}: {reason}",
-                    f"did you mean `{configs.entries().get(known[close[0]]).key()}`?"
+                    f"did you mean `{entries.get(known[close[0]]).key()}`?"
                     if close and name.lower() not in known
                     else "Delta's documentation lists the properties and their values.",
                 ) from error
-            found[str(pair._1())] = str(pair._2())
         return found
 
     def check_condition(self, text: str, make_error: Callable[[str], ConfigError]) -> None:
@@ -251,7 +262,8 @@ class Snapshot:
         with translate_errors(self._secrets):
             ensure_active(spark)
             self._log = delta_log(spark, uri)
-            self._snapshot = self._log.getSnapshotAt(version, self._none, self._none, False)
+            others = scala_defaults(self._log, "getSnapshotAt")
+            self._snapshot = self._log.getSnapshotAt(version, *others)
 
     def check_files(self, allowed_roots: Sequence[str] = ()) -> None:
         """Raise SourceError if a file lies outside the table and `allowed_roots`. Runs a job.
@@ -356,11 +368,8 @@ class LogStoreProbe:
 
     def _put(self) -> None:
         """Write the test commit through Delta's log store; raise py4j's error if it exists."""
-        lines = java_class(self._jvm, "java.util.ArrayList")()
-        for line in _PROBE:
-            lines.add(line)
-        convert = java_class(self._jvm, "scala.jdk.javaapi.CollectionConverters")
-        self._store.write(self._commit, convert.asScala(lines.iterator()), False, self._conf)
+        lines = scala_seq(self._jvm, _PROBE).iterator()
+        self._store.write(self._commit, lines, False, self._conf)
 
 
 def _sql_name(uri: str) -> str:

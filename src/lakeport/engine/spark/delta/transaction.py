@@ -59,7 +59,7 @@ class DeltaTransaction:
 
     def watch(self, app_id: str) -> None:
         """Have commits by others for the same application id conflict with this one."""
-        self._txn.readTxn().addOne(app_id)
+        getattr(self._txn.readTxn(), "$plus$eq")(app_id)
 
     def set_metadata(self, action: str, *, replaces_files: bool = False) -> None:
         """Stage a `metaData` action, also for a new table; raise if Delta refuses it.
@@ -125,6 +125,15 @@ def delta_log(spark: SparkSession, uri: str) -> Any:
     return java_class(spark._jvm, f"{_DELTA}.DeltaLog").forTable(spark._jsparkSession, uri)
 
 
+def scala_defaults(owner: Any, method: str) -> list[Any]:
+    """Return the default arguments of a Scala object's method, in order.
+
+    Versions of Delta add such arguments to a method's end.
+    """
+    names = [name for name in dir(owner) if name.startswith(f"{method}$default$")]
+    return [getattr(owner, name)() for name in sorted(names, key=lambda name: (len(name), name))]
+
+
 def clone_for_commit(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
     """Clone a session, with `settings` and those by which Delta detects its own commit."""
     from pyspark.sql import SparkSession as Session
@@ -184,18 +193,20 @@ def _write_operation(jvm: Any, operation: CommitInfo) -> Any:
     """Return delta-spark's `Write` operation, with mode, partitions and user metadata."""
     modes = java_class(jvm, "org.apache.spark.sql.SaveMode")
     columns = operation.partition_columns
-    none = scala_option(jvm)
-    return _delta_operation(jvm, "Write")(
-        modes.Overwrite if operation.overwrite else modes.Append,
-        scala_option(jvm, scala_seq(jvm, columns)) if columns else none,
-        none,
+    given = [
+        scala_option(jvm, scala_seq(jvm, columns)) if columns else scala_option(jvm),
+        scala_option(jvm),
         scala_option(jvm, operation.user_metadata),
         scala_option(jvm, operation.dynamic or None),
         scala_option(jvm, operation.new_schema or None),
-        none,
-        none,
-        none,
+    ]
+    write = _delta_operation(jvm, "Write")
+    defaults = scala_defaults(
+        getattr(_delta_operation(jvm, "Write$"), "MODULE$"), "$lessinit$greater"
     )
+    # Delta 4.0 and older have only the first three.
+    arguments = [*given[: len(defaults)], *defaults[len(given) :]]
+    return write(modes.Overwrite if operation.overwrite else modes.Append, *arguments)
 
 
 def _merge_operation(jvm: Any, condition: Any) -> Any:
