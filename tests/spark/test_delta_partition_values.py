@@ -16,6 +16,7 @@ from pyspark.sql.functions import col
 
 import lakeport
 from lakeport.engine.spark.session import DriverSession
+from lakeport.engine.sql.frames import collect_arrow
 from lakeport.errors import ConfigError, DestinationError, InputError
 
 HARD = [
@@ -47,7 +48,7 @@ def test_hard_values_are_read_identically(tmp_path: Path) -> None:
     frame = session().read.format("delta").load(path)
     assert {(r.n, r.p) for r in frame.select("n", "p").collect()} == expected
     assert {r.n: r.at for r in frame.collect()}.keys() == set(range(len(texts)))
-    arrow = frame.select("n", "at").toArrow().sort_by("n")
+    arrow = collect_arrow(frame.select("n", "at")).sort_by("n")
     assert arrow.column("at").to_pylist() == table.column("at").to_pylist()
     found = DeltaTable(path).to_pyarrow_table()
     assert {(r["n"], r["p"]) for r in found.to_pylist()} == expected

@@ -17,6 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import lakeport
 from lakeport.engine.spark.delta.transaction import DeltaTransaction
+from lakeport.engine.sql.frames import collect_arrow
 from lakeport.errors import (
     CommitConflict,
     DestinationError,
@@ -105,7 +106,7 @@ def test_every_type_comes_back(tmp_path: Path) -> None:
     land(writer(tmp_path), table)
     back = DeltaTable(str(tmp_path / "t")).to_pyarrow_table()
     assert back.to_pylist() == table.to_pylist()
-    spark = session().read.format("delta").load(str(tmp_path / "t")).toArrow()
+    spark = collect_arrow(session().read.format("delta").load(str(tmp_path / "t")))
     assert spark.column("dec").to_pylist() == table.column("dec").to_pylist()
     assert spark.column("at").to_pylist() == table.column("at").to_pylist()
 
@@ -327,7 +328,7 @@ def test_names_that_delta_can_not_hold_use_column_mapping(tmp_path: Path) -> Non
     assert "column mapping" in landed.warnings[0]
     more = table.append_column("new one", pa.array([1, 2]))
     land(into, more)
-    found = session().read.format("delta").load(str(tmp_path / "t")).toArrow()
+    found = collect_arrow(session().read.format("delta").load(str(tmp_path / "t")))
     assert found.num_rows == 4
     assert sorted(found.column("unit price (€)").to_pylist()) == [1.5, 1.5, 2.5, 2.5]
     assert (
@@ -360,12 +361,19 @@ def test_a_table_with_a_check_constraint_is_written_by_spark(tmp_path: Path) -> 
 
 def test_columns_that_a_table_fills_itself_may_be_left_out(tmp_path: Path) -> None:
     path = tmp_path / "t"
-    session().sql(
-        f"create table delta.`{path}` (id bigint, at timestamp, sk bigint generated always as "
-        "identity, note string default 'none', day date generated always as (cast(at as date))) "
-        "using delta partitioned by (day) "
-        "tblproperties ('delta.feature.allowColumnDefaults' = 'supported')"
-    )
+    spark = session()
+    java, tables = spark._jsparkSession, spark._jvm.io.delta.tables.DeltaTable
+    day = spark.sparkContext._gateway.new_array(spark._jvm.java.lang.String, 1)
+    day[0] = "day"
+    table = tables.create(java).location(str(path)).partitionedBy(day)
+    for name, kind in {"id": "bigint", "at": "timestamp", "note": "string"}.items():
+        table = table.addColumn(name, kind)
+    filled = tables.columnBuilder(java, "sk").dataType("bigint").generatedAlwaysAsIdentity()
+    table = table.addColumn(filled.build())
+    filled = tables.columnBuilder(java, "day").dataType("date")
+    table = table.addColumn(filled.generatedAlwaysAs("cast(at as date)").build())
+    table.property("delta.feature.allowColumnDefaults", "supported").execute()
+    spark.sql(f"alter table delta.`{path}` alter column note set default 'none'")
     into = writer(tmp_path)
     moment = pa.array([datetime(2024, 1, 2, tzinfo=UTC)], pa.timestamp("us", "UTC"))
     batch = pa.table({"id": [7], "at": moment})

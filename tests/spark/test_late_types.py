@@ -14,6 +14,7 @@ from delta_support import session
 from deltalake import DeltaTable
 
 import lakeport
+from lakeport.engine.sql.frames import collect_arrow
 from lakeport.errors import DestinationError, SchemaConflict
 
 
@@ -24,7 +25,7 @@ def land(lake: Path, frame: pa.Table, **keys: Any) -> lakeport.LandingReport:
 def by_spark(lake: Path) -> dict[str, list[Any]]:
     """Column -> its values as delta-spark reads them, in the order of `id`."""
     frame = session().read.format("delta").load(str(lake / "t")).orderBy("id")
-    found = frame.toArrow()
+    found = collect_arrow(frame)
     return dict(zip(found.column_names, (c.to_pylist() for c in found.columns), strict=True))
 
 

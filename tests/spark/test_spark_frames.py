@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from lakeport.engine.sql.frames import collect_arrow
 from lakeport.errors import InputError, SourceError
 from lakeport.sources.frames import frame_flushes, is_spark_frame
 
@@ -36,7 +37,7 @@ def test_naive_timestamps_are_utc_in_every_session(driver: DriverSession, zone: 
         # 02:30 does not exist on that day in New York
         frame = spark.sql("select timestamp_ntz'2024-03-10 02:30:00.123456' as `w.x`, null as n")
         assert normal(frame).schema.simpleString() == "struct<w.x:timestamp,n:string>"
-        table: pa.Table = normal(frame).toArrow()
+        table: pa.Table = collect_arrow(normal(frame))
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
     (row,) = table.cast(

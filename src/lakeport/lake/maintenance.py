@@ -35,22 +35,12 @@ from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
     from lakeport.engine.base import Engine
-    from lakeport.engine.spark.delta.session import DeltaSession
+    from lakeport.engine.spark.delta.session import DeltaSession, InventoryRow
     from lakeport.lake.location import TableLocation
 
 
 RETENTION_HOURS = 168
 """Least retention without `force`, in hours: longer than readers and writers take."""
-
-_INVENTORY = pa.schema(
-    [
-        ("path", pa.string()),
-        ("length", pa.int64()),
-        ("isDir", pa.bool_()),
-        ("modificationTime", pa.int64()),
-    ]
-)
-"""Columns of the table that `VACUUM ... USING INVENTORY` reads, as delta-spark names them."""
 
 _CHANGES = "_change_data/"
 
@@ -207,7 +197,9 @@ def _resolve_column_path(schema: pa.Schema, name: str) -> list[str]:
     )
 
 
-def _build_inventory(session: DeltaSession, location: TableLocation, cutoff: float) -> pa.Table:
+def _build_inventory(
+    session: DeltaSession, location: TableLocation, cutoff: float
+) -> list[InventoryRow]:
     """List the files and folders that VACUUM may delete. Runs a Spark job and lists the store.
 
     A file that no version names is left over from a writer that ended, or belongs to one at work,
@@ -222,12 +214,10 @@ def _build_inventory(session: DeltaSession, location: TableLocation, cutoff: flo
     files = {item.key[start:]: item for item in location.storage.list(location.folder)}
     found = _select_vacuumable(files, removed, cutoff)
     folders = {str(folder) for name in found for folder in PurePosixPath(name).parents} - {"."}
-    rows = [
+    return [
         *((f"{root}/{name}", f.bytes, False, int(f.modified * 1000)) for name, f in found.items()),
         *((f"{root}/{folder}", 0, True, 0) for folder in folders),
     ]
-    named = [dict(zip(_INVENTORY.names, row, strict=True)) for row in rows]
-    return pa.Table.from_pylist(named, _INVENTORY)
 
 
 def _select_vacuumable(

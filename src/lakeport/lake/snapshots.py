@@ -15,6 +15,7 @@ import pyarrow as pa
 from lakeport.delta_log.actions import count_rows, parse_partition_value
 from lakeport.delta_log.reader import Contents, DeltaLog
 from lakeport.engine.failures import translate_errors
+from lakeport.engine.sql.frames import collect_arrow
 from lakeport.engine.sql.policy import SINGLE_SELECT
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict, SourceError
 from lakeport.lake.records import TableColumn, TableDescription
@@ -359,7 +360,7 @@ def fetch_rows(frame: DataFrame, uri: str, version_or_files: FilesSnapshot | int
     """
     with translate_errors():
         try:
-            return frame.toArrow()
+            return collect_arrow(frame)
         except Exception as error:
             said = str(error)
             lost = any(word in said for word in _LOST) and "/_delta_log/" not in said

@@ -133,6 +133,17 @@ def estimate_bytes(frame: DataFrame) -> int:
     return int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
 
 
+def collect_arrow(frame: DataFrame) -> pa.Table:
+    """Run a frame's query and return its rows as an Arrow table."""
+    if not frame.sparkSession.version.startswith("3."):
+        return frame.toArrow()
+    before_spark_4: Any = frame
+    batches = before_spark_4._collect_as_arrow()
+    if not batches:
+        return from_spark_json(frame.schema.json()).empty_table()
+    return pa.Table.from_batches(batches)
+
+
 def normalise_frame(frame: DataFrame, stream: str) -> DataFrame:
     """Cast columns to types that tables store, such as varchar to string; or SourceError.
 

@@ -68,9 +68,10 @@ XML may read a file or an address that an argument names."""
 _FUNCTIONS: Final = _fill_pattern(
     "{}",
     """aes_decrypt aes_encrypt assert_true bitmap_bit_position bitmap_bucket_number bitmap_count
-    current_catalog current_database current_path current_schema current_user
-    input_file_block_length input_file_block_start input_file_name monotonically_increasing_id
-    raise_error session_user spark_partition_id to_xml try_aes_decrypt typeof user uuid version""",
+    current_catalog current_database current_path current_schema current_user equal_null
+    hll_sketch_estimate hll_union input_file_block_length input_file_block_start input_file_name
+    monotonically_increasing_id raise_error session_user spark_partition_id to_xml try_aes_decrypt
+    typeof user uuid version""",
 )
 """Harmless functions of other groups."""
 
@@ -199,11 +200,13 @@ class _PlanChecker:
 
     def _check_with(self, node: Any, relation_names: frozenset[str]) -> None:
         """Check a WITH clause: each CTE sees the earlier ones, and the query sees all."""
-        for cte in _members(node.cteRelations()):
+        child, ctes, *others = _members(node)
+        is_recursive = others[:1] == [True]  # Spark 4.0 added it
+        for cte in _members(ctes):
             inner = relation_names | {str(cte._1())}
-            self.check(cte._2(), inner if node.allowRecursion() else relation_names)
+            self.check(cte._2(), inner if is_recursive else relation_names)
             relation_names = inner
-        self.check(node.child(), relation_names)
+        self.check(child, relation_names)
 
     def _check_function(self, parts: list[str]) -> None:
         """Raise ConfigError unless the name is a harmless built-in function of Spark."""

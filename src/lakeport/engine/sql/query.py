@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame, SparkSession
 
-_DATASET: Final = "org.apache.spark.sql.classic.Dataset"
 _HINT: Final = "`sql` is one query in Spark SQL, such as SELECT * FROM source WHERE id IS NOT NULL."
 _CODES: Final = re.compile(r"^\[[\w.]+\] |\s*SQLSTATE: \w+|\s*;? ?\(?line \d+,? pos \d+\)?;?")
 _POSITION: Final = re.compile(r"line (\d+),? pos (\d+)")
@@ -150,10 +149,12 @@ def query_frames(
 
 def frame_of_plan(session: SparkSession, plan: Any) -> DataFrame:
     """Analyse a parsed plan and return its frame, which has not run yet."""
-    from pyspark.sql.classic.dataframe import DataFrame
+    from pyspark.sql import DataFrame
 
-    dataset = java_class(session._jvm, _DATASET)
-    return DataFrame(dataset.ofRows(session._jsparkSession, plan), session)
+    of_java = session._jsparkSession
+    package = str(of_java.getClass().getName()).rpartition(".")[0]  # Spark 4.0 moved both classes
+    dataset = java_class(session._jvm, f"{package}.Dataset")
+    return DataFrame(dataset.ofRows(of_java, plan), session)
 
 
 @contextmanager
@@ -281,7 +282,7 @@ def find_uncomputed_value(error: BaseException) -> UncomputedValue | None:
 def _read_java_exception(java: Any) -> UncomputedValue | None:
     """Return details of a failed cast or computation; None for other Java exceptions."""
     try:
-        condition, state = str(java.getCondition()), str(java.getSqlState())
+        condition, state = str(java.getErrorClass()), str(java.getSqlState())
         parameters = dict(java.getMessageParameters())
         contexts = list(java.getQueryContext())
     except Exception:  # no exception of Spark's
@@ -293,7 +294,7 @@ def _read_java_exception(java: Any) -> UncomputedValue | None:
         fragment = str(context.fragment())
         if not fragment:
             continue
-        if str(context.contextType()) != "SQL":
+        if context.getClass().getSimpleName() != "SQLQueryContext":
             return UncomputedValue(condition, fragment=fragment, parameters=parameters)
         place = int(context.line().get()), int(context.startPosition().get()) + 1
         text = str(context.sqlText().get())

@@ -20,6 +20,7 @@ import pyarrow as pa
 from lakeport.config.expectations import Expectation
 from lakeport.destinations import read_delta_table
 from lakeport.engine.failures import translate_errors
+from lakeport.engine.sql.frames import collect_arrow
 from lakeport.errors import BadRecord, ConfigError, ExpectationFailed, SourceError
 from lakeport.lake.facts import find_newest_time
 from lakeport.loading.expect.arrow import (
@@ -257,7 +258,8 @@ def read_newest_time(prepared: PreparedLoad, table: str, column: str) -> float |
         if frame is None or not _has_timestamps(frame, name):
             raise
     with translate_errors():
-        newest = frame.selectExpr(f"max({quote_identifier(name)}) AS newest").toArrow()["newest"]
+        found = frame.selectExpr(f"max({quote_identifier(name)}) AS newest")
+        newest = collect_arrow(found)["newest"]
     value = newest[0].as_py()
     return None if value is None else seconds_since_epoch(value)
 

@@ -31,7 +31,6 @@ from lakeport.errors import ConfigError, DestinationError, LakeportError
 from lakeport.schema.spark_schema import quote_identifier
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from lakeport.model import Storage
@@ -39,9 +38,13 @@ if TYPE_CHECKING:
 _DELTA: Final = "spark.databricks.delta"
 _CLASSES: Final = "org.apache.spark.sql.delta"
 _INVENTORY: Final = "inventory"
+_INVENTORY_COLUMNS: Final = "path string, length bigint, isDir boolean, modificationTime bigint"
 _PROBE: Final = ('{"commitInfo":{"operation":"CONNECTION TEST"}}',)
 _EXISTS: Final = "FileAlreadyExistsException"
 _ODD_SQL: Final = r"(?i)^[/\\\\]|:|\\.\\.|\\\\|%(2e|2f|5c)"
+
+InventoryRow = tuple[str, int, bool, int]
+"""A file or folder for VACUUM: URI, bytes, whether it is a folder, milliseconds of its change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,14 +182,13 @@ class DeltaSession:
         user_metadata: str,
         dry_run: bool,
         force: bool,
-        read_inventory: Callable[[DeltaSession], pa.Table] | None,
+        read_inventory: Callable[[DeltaSession], list[InventoryRow]] | None,
     ) -> list[str]:
         """Delete files unused for `hours` and return []; with `dry_run`, only list them.
 
         Args:
             force: allow less than the table's own retention.
-            read_inventory: takes a tuned session; returns the files to look at, with the columns of
-                `VacuumCommand.INVENTORY_SCHEMA`. None for all files.
+            read_inventory: takes a tuned session; returns the files to look at. None for all files.
         """
         settings = {
             f"{_DELTA}.retentionDurationCheck.enabled": str(not force).lower(),
@@ -199,7 +201,8 @@ class DeltaSession:
             command = f"VACUUM {_sql_name(uri)}"
             if read_inventory is not None:
                 rows = read_inventory(replace(self, spark=session))
-                session.createDataFrame(rows).createOrReplaceTempView(_INVENTORY)
+                named = session.createDataFrame(rows, _INVENTORY_COLUMNS)
+                named.createOrReplaceTempView(_INVENTORY)
                 command += f" USING INVENTORY (TABLE {_INVENTORY})"
             command += f" RETAIN {hours:d} HOURS"
             found = session.sql(command + (" DRY RUN" if dry_run else "")).collect()
