@@ -207,8 +207,8 @@ def test_a_table_is_looked_at_undone_and_kept_in_order(
     report = table.compact_report()
     assert (report.would_remove, report.would_add) == (3, 1)
     assert report.partitions[0].partition == "p=it's 1"
-    assert table.optimize(where="p = 'it''s 0'").files_removed == 0
-    done = table.optimize(where="p = 'it''s 1'")
+    assert table.optimize(where=r"p = 'it\'s 0'").files_removed == 0
+    done = table.optimize(where=r"p = 'it\'s 1'")
     assert (done.files_removed, done.files_added, done.partitions) == (3, 1, 1)
     assert done.version == table.describe().version
     with pytest.raises(ConfigError, match="no condition on partition columns"):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _NEEDS = {"delta": "delta", "s3": "s3a", "azure": "azure"}
 """Word of `--for` -> name of its jars in `spark.jvm.jars`."""
-_PACKAGES = ("lakeport", "pyspark", "delta-spark", "pyarrow")
+_PACKAGES = ("lakeport", "pyspark", "pyarrow")
 
 
 _Place = Annotated[

@@ -57,6 +57,10 @@ _BASE: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.eventLog.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
+    # Spark 3.5 would make null of a text that is no number, and refuse dates before 1582.
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.redaction.regex": REDACTION,
     "spark.python.worker.reuse": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",

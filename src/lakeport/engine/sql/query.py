@@ -118,15 +118,19 @@ def parse_query(session: SparkSession, sql: str) -> Any:
 
     text = sql.rstrip().removesuffix(";")
     parser: Any = session._jsparkSession.sessionState().sqlParser()
+    query, failure = None, None
     with active_session(session):
         try:
-            return parser.parseQuery(text)
+            query = parser.parseQuery(text)
         except ParseException as error:
             failure = error
         try:
+            # The whole text: in Spark 3.5, `parseQuery` leaves out what comes behind a query.
             kind = str(parser.parsePlan(text).getClass().getSimpleName())
-        except ParseException:
-            raise _sql_error(failure) from None
+        except ParseException as error:
+            raise _sql_error(failure or error) from None
+    if query is not None:
+        return query
     raise ConfigError(f"`sql` is a command ({kind}), and only queries are run", _HINT)
 
 
