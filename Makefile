@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONPATH :=
 LAKE ?= ./lake
 
-.PHONY: help install demo lake test soak check audit bench-peers docs site emulators jvm native clean
+.PHONY: help install demo lake test test-spark soak check audit bench-peers docs site emulators jvm native clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -24,6 +24,9 @@ lake: install ## Run examples/lake twice: files, a PostgreSQL of its own and a t
 
 test: install ## Run every test; GROUPS="faults spark" for some, COVERAGE=1 to measure what they cover
 	@$(PY) scripts/run_tests.py $(if $(COVERAGE),--coverage) $(GROUPS)
+
+test-spark: install ## Run what depends on Spark's version on another one: SPARK=3.5 (4.0, 4.1, 4.3); GROUPS="contract delta" for some
+	@$(PY) scripts/run_tests.py --spark $(or $(SPARK),3.5) $(GROUPS)
 
 soak: install emulators ## Coverage, every case and many examples, histories of many writers, every request failing, fuzzing: for hours
 	@$(PY) scripts/run_tests.py --coverage

@@ -1,4 +1,4 @@
-"""`make jvm`: compile the classes for S3 and put their jar into the package.
+"""`make jvm`: compile the classes for Spark's JVM and put their jar into the package.
 
 The jar is the same, byte for byte, for the same source and compiler, and it carries the source's
 SHA-256, which a test compares.
@@ -11,17 +11,33 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyspark
 
 from lakeport.engine.spark.jvm import jars
+from lakeport.engine.spark.jvm.versions import SparkBuild
+from lakeport.host.scratch import cache_folder
 
 ROOT = Path(__file__).parent.parent
-SOURCES = sorted((ROOT / "jvm" / "src").rglob("*.java"))
+JVM = ROOT / "jvm"
+SOURCES = sorted(JVM.rglob("*.java"))
 TARGET = ROOT / "src" / "lakeport" / "jars" / "lakeport-logstore.jar"
 FINGERPRINT = "META-INF/lakeport-source.sha256"
 EPOCH = (1980, 1, 1, 0, 0, 0)
+JAVA = "8"
+"""Clusters with Spark 3.5 have Java 8 at least."""
+
+OLD = SparkBuild("3.5", "2.12")
+OLD_SQL = jars.Jar(
+    "org.apache.spark",
+    "spark-sql_2.12",
+    "3.5.9",
+    "7c2c0e0f551373eb80efa066e2d5d4fe878372f6f69403eae0d09b652d071083",
+    9_687_884,
+)
+"""It has the interface of `WholeFiles` by the name that Spark 3.5 and 4.0 give it."""
 
 
 def fingerprint() -> str:
@@ -32,24 +48,45 @@ def fingerprint() -> str:
     return digest.hexdigest()
 
 
+def fetch(*pinned: jars.Jar) -> list[Path]:
+    """Return the jars' paths in the cache; download what is missing."""
+    folder = cache_folder() / "jars"
+    if absent := [jar for jar in pinned if not (folder / jar.name).is_file()]:
+        jars._fetch_jars(absent, folder, lambda: None)
+    return [folder / jar.name for jar in pinned]
+
+
+def compile_sources(sources: Iterable[Path], path: Iterable[Path], target: Path) -> None:
+    """Compile sources on a class path into a folder; exit if javac complains."""
+    command = ["javac", "--release", JAVA, "-Xlint:all,-path,-classfile,-options", "-Werror"]
+    command += ["-proc:none", "-cp", ":".join(map(str, [target, *path])), "-d", str(target)]
+    if subprocess.run([*command, *map(str, sources)], check=False).returncode:
+        sys.exit("the jar does not compile (a JDK of 17 or later is needed: openjdk-17-jdk)")
+
+
+def compile_all(target: Path, scratch: Path) -> None:
+    """Compile each class against the libraries that it is for."""
+    spark = list((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
+    path = [*jars.ensure_jars({"delta", "s3a"}), *spark]
+    # Hadoop 3.3 has the AWS SDK v1.
+    old = fetch(*jars.pinned_jars("s3a", OLD))
+    compile_sources((JVM / "sdk_v1").rglob("*.java"), [*old, *spark], target)
+    compile_sources((JVM / "src").rglob("*.java"), path, target)
+    # Spark has moved the interface to another package in 4.1.
+    text = (JVM / "src" / "io" / "lakeport" / "delta" / "WholeFiles.java").read_text()
+    text = text.replace(".streaming.checkpointing.", ".streaming.").replace(
+        "package io.lakeport.delta;",
+        "package io.lakeport.delta.spark40;\n\nimport io.lakeport.delta.ConditionalPut;",
+    )
+    twin = scratch / "WholeFiles.java"
+    twin.write_text(text)
+    compile_sources([twin], [*fetch(OLD_SQL), *path], target)
+
+
 def main() -> None:
     """Compile and pack."""
-    spark = Path(pyspark.__file__).parent / "jars"
-    path = [*spark.glob("*.jar"), *jars.ensure_jars({"delta", "s3a"})]
-    with tempfile.TemporaryDirectory() as work:
-        command = [
-            "javac",
-            "--release",
-            "17",
-            "-Xlint:all,-path,-classfile",
-            "-Werror",
-            "-proc:none",
-        ]
-        command += ["-cp", ":".join(map(str, path)), "-d", work, *map(str, SOURCES)]
-        if subprocess.run(command, check=False).returncode:
-            sys.exit(
-                "the log store does not compile (a JDK of 17 or later is needed: openjdk-17-jdk)"
-            )
+    with tempfile.TemporaryDirectory() as work, tempfile.TemporaryDirectory() as scratch:
+        compile_all(Path(work), Path(scratch))
         TARGET.parent.mkdir(exist_ok=True)
         with zipfile.ZipFile(TARGET, "w", zipfile.ZIP_DEFLATED) as jar:
             jar.writestr(

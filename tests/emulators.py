@@ -22,6 +22,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from base64 import b64encode
@@ -102,6 +103,38 @@ class Package:
             raise EmulatorError(f"{self.name}: `{' '.join(command)}` failed:\n{tail}")
 
 
+@dataclass(frozen=True)
+class Environment(Package):
+    """A virtual environment of pinned packages; it can't be moved, so a file tells it is whole."""
+
+    requirements: str = ""
+
+    def path(self) -> Path:
+        """Return its interpreter; the first caller makes it while the others wait."""
+        folder = cache_folder() / f"{self.name}-{self.version}"
+        python = folder / self.program
+        with locked(folder.with_name(folder.name + ".lock")):
+            whole = folder / "whole"
+            if not whole.exists() or whole.read_text("utf-8") != self.requirements:
+                self._run(sys.executable, "-m", "venv", "--clear", str(folder))
+                listed = folder / "requirements.txt"
+                listed.write_text(self.requirements, "utf-8")
+                self._run(str(python), "-m", "pip", "install", "-q", "-r", str(listed))
+                listed.rename(whole)
+        return python
+
+    def site_packages(self) -> Path:
+        """Return the folder of its packages, which is made first if need be."""
+        return next(self.path().parents[1].glob("lib/python3.*/site-packages"))
+
+    def _run(self, *command: str) -> None:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS)
+        if done.returncode:
+            raise EmulatorError(
+                f"{self.name}: `{' '.join(command)}` failed:\n{done.stderr[-3000:]}"
+            )
+
+
 _NO_TAG = "v0.0.0-20260212201848-7aac2a2c5b7c"  # MinIO's releases are not semantic versions
 _GCS = "github.com/fsouza/fake-gcs-server"
 # Azurite 3.36 and later want Node.js 22.
@@ -111,6 +144,24 @@ PACKAGES = {
     "fake-gcs-server": Package("fake-gcs-server", "v1.56.1", _GCS, "go", "fake-gcs-server"),
     "azurite": Package("azurite", "3.35.0", "azurite", "npm", _AZURITE),
 }
+
+
+def _spark(version: str, java: str) -> Environment:
+    """A PySpark beside the installed one, with a Java that it runs on."""
+    minor = version.rpartition(".")[0]
+    pinned = f"pyspark=={version}\njdk4py=={java}\n"
+    return Environment(f"spark-{minor}", version, "pyspark", "python", "bin/python", pinned)
+
+
+SPARKS = {
+    "3.5": _spark("3.5.9", "17.0.9.2"),
+    "4.0": _spark("4.0.5", "21.0.8.2"),
+    "4.1": _spark("4.1.4", "21.0.8.2"),
+    "4.3": _spark("4.3.0", "25.0.2.1"),
+}
+"""The Sparks that the tests run on beside the installed one. Their packages go first in a path."""
+SHARED_SPARKS = ("3.5", "4.0")
+"""Those that a share of the tests runs on each time."""
 
 
 def cache_folder() -> Path:
@@ -588,7 +639,8 @@ def main() -> None:
     from tests.browser import chromium
     from tests.postgres import TAP_POSTGRES
 
-    for package in (*PACKAGES.values(), TAP_POSTGRES, *chromium.packages()):
+    sparks = [SPARKS[minor] for minor in SHARED_SPARKS]
+    for package in (*PACKAGES.values(), TAP_POSTGRES, *chromium.packages(), *sparks):
         began = time.monotonic()
         print(f"{package.name} {package.version}: ", end="", flush=True)
         program = package.path()

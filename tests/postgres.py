@@ -11,44 +11,24 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from tests.emulators import BUILD_SECONDS, EmulatorError, Package, Server, cache_folder, locked
+from tests.emulators import EmulatorError, Environment, Server
 
-_REQUIREMENTS = Path(__file__).with_name("tap-postgres.txt")
 _TAP = "from tap_postgres.tap import TapPostgres; TapPostgres.cli()"
 _NOBODY = 65534
 
 
-class Environment(Package):
-    """A virtual environment of pinned packages; it can't be moved, so a file tells it is whole."""
-
-    def path(self) -> Path:
-        """Return its interpreter; the first caller makes it while the others wait."""
-        folder = cache_folder() / f"{self.name}-{self.version}"
-        python = folder / self.program
-        with locked(folder.with_name(folder.name + ".lock")):
-            whole = folder / "whole"
-            if not whole.exists() or whole.read_bytes() != _REQUIREMENTS.read_bytes():
-                self._run(sys.executable, "-m", "venv", "--clear", str(folder))
-                self._run(str(python), "-m", "pip", "install", "-q", "-r", str(_REQUIREMENTS))
-                shutil.copy(_REQUIREMENTS, whole)
-        return python
-
-    def _run(self, *command: str) -> None:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS)
-        if done.returncode:
-            raise EmulatorError(
-                f"{self.name}: `{' '.join(command)}` failed:\n{done.stderr[-3000:]}"
-            )
-
-
 TAP_POSTGRES = Environment(
-    "tap-postgres", "0.10.0", "meltanolabs-tap-postgres", "python", "bin/python"
+    "tap-postgres",
+    "0.10.0",
+    "meltanolabs-tap-postgres",
+    "python",
+    "bin/python",
+    Path(__file__).with_name("tap-postgres.txt").read_text("utf-8"),
 )
 
 

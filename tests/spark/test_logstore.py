@@ -73,6 +73,13 @@ class Store:
         return fault
 
     @property
+    def last_request(self) -> str:
+        """The request that makes a large commit visible: S3A without the option puts it whole."""
+        option = "fs.option.create.conditional.overwrite"
+        in_parts = self.path.getFileSystem(self.conf).hasPathCapability(self.path, option)
+        return "CompleteMultipartUpload" if in_parts else "PutObject"
+
+    @property
     def body(self) -> bytes:
         return self.stub.body(self.bucket, KEY)
 
@@ -212,21 +219,23 @@ def test_overwriting_is_the_stock_stores(store: Store) -> None:
 LARGE = "x" * (6 << 20)
 
 
-def test_a_commit_in_parts_is_conditional_too(driver: Any, stub: BrokenS3) -> None:
+def test_a_large_commit_is_conditional_too(driver: Any, stub: BrokenS3) -> None:
     store = Store(driver, stub, multipart_size="5M")
     store.write(LARGE, LARGE)
     assert len(store.body) == 2 * (len(LARGE) + 1)
     assert failure(store, LARGE, LARGE)[0] == TAKEN
-    completed = [s for s in stub.seen if s.operation == "CompleteMultipartUpload"]
+    completed = [s for s in stub.seen if s.operation == store.last_request]
     assert {seen.headers["if-none-match"] for seen in completed} == {"*"}
 
 
 @pytest.mark.parametrize("kind", ["reset-after", "reset-before", "error-body"])
-def test_a_commit_in_parts_survives_what_one_put_does(
+def test_a_large_commit_survives_what_a_small_one_does(
     driver: Any, stub: BrokenS3, kind: Any
 ) -> None:
     store = Store(driver, stub, multipart_size="5M")
-    stub.inject(Fault(kind, on="CompleteMultipartUpload", key=KEY))
+    if (kind, store.last_request) == ("error-body", "PutObject"):
+        pytest.skip("S3 answers no single put so")
+    stub.inject(Fault(kind, on=store.last_request, key=KEY))
     store.write(LARGE, LARGE)
     assert len(store.body) == 2 * (len(LARGE) + 1)
 

@@ -31,6 +31,7 @@ from lakeport.scrub import scrub
 
 _MAX_SENTENCE: Final = 400
 _MAX_CAUSES: Final = 12
+_ABSENT_CALL: Final = re.compile(r"(Method|Constructor) ([\w.$]+)\(.*\) does not exist")  # py4j's
 _PYTHON_TRACE: Final = re.compile(
     r"PythonException: [\s\S]*?Traceback \(most recent call last\):\n((?:[ \t].*\n)+)([\w.]+)"
 )
@@ -365,6 +366,11 @@ def _python_error(error: BaseException) -> LakeportError:
     """Map a Python exception to a LakeportError by its class and errno, without its message."""
     kind = type(error)
     if is_java_error(error):
+        if found := _ABSENT_CALL.search(str(error)):
+            return SparkFailure(
+                f"this Spark has no {found[1].lower()} {found[2]!r} as lakeport calls it",
+                "lakeport was run on Spark 3.5 to 4.3; another build may have changed it.",
+            )
         return SparkFailure(
             "Spark's Java process is gone",
             "it may have been killed for want of memory; " + _MEMORY_HINT,

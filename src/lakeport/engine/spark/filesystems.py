@@ -28,6 +28,15 @@ if TYPE_CHECKING:
 
 _FILE_SYSTEM: Final = "org.apache.hadoop.fs.FileSystem"
 _PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_SDK_V1_PROVIDERS: Final = {
+    "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider": (
+        "com.amazonaws.auth.DefaultAWSCredentialsProviderChain"
+    ),
+    "org.apache.hadoop.fs.s3a.auth.ProfileAWSCredentialsProvider": "io.lakeport.aws.v1.Profile",
+    "io.lakeport.aws.AssumedRole": "io.lakeport.aws.v1.AssumedRole",
+}
+"""Credentials providers of S3A -> those of Hadoop 3.3, which has the AWS SDK v1."""
+
 _TRUST_STORE: Final = "javax.net.ssl.trustStore"
 _lock = threading.Lock()
 _configured: WeakKeyDictionary[SparkContext, dict[str, dict[str, str]]] = WeakKeyDictionary()
@@ -78,6 +87,8 @@ def _apply_settings(
     old_settings: Mapping[str, str] | None,
 ) -> None:
     """Set Hadoop's options for a store; if they changed, unset old ones and close its client."""
+    if _has_sdk_v1(session):
+        settings = {key: _SDK_V1_PROVIDERS.get(text, text) for key, text in settings.items()}
     session.set_hadoop_settings(settings)
     if old_settings is None:
         return
@@ -85,6 +96,12 @@ def _apply_settings(
         for key in old_settings.keys() - settings.keys():
             session.context._jsc.hadoopConfiguration().unset(key)
         _close_file_system(session, store_uri)
+
+
+def _has_sdk_v1(session: DriverSession) -> bool:
+    """Whether the session's S3A has the AWS SDK v1: Hadoop 3.3, which Spark 3.5 brings."""
+    version = java_class(session.context._jvm, "org.apache.hadoop.util.VersionInfo").getVersion()
+    return str(version).startswith("3.3.")
 
 
 def _close_file_system(session: DriverSession, store_uri: str) -> None:

@@ -353,7 +353,7 @@ def map_in_arrow(
         column = run(*map(plain.__getitem__, numbers))
     of_java: Any = plain._jdf
     if plain.sparkSession.version.startswith("3."):
-        mapped = of_java.mapInArrow(column._jc.expr(), False)
+        mapped = of_java.pythonMapInArrow(column._jc.expr(), False)
     else:
         mapped = of_java.mapInArrow(column._jc, False, None)
     return type(plain)(mapped, plain.sparkSession)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from lakeport.engine.spark.jvm.versions import installed_build
 from lakeport.errors import ConfigError
 from lakeport.host.process import available_cores
 from lakeport.scrub import REDACTION, is_secret_name
@@ -38,10 +39,7 @@ LOG_STORE_SETTINGS: Final = {
 OPTION_SOURCE: Final = "lakeport"
 """Source that Hadoop keeps for the options that lakeport sets in a running session."""
 
-_S3_TUNING: Final = {
-    # Spark renames a temporary file by default, which is a copy and a delete there.
-    "spark.sql.streaming.checkpointFileManagerClass": "io.lakeport.delta.WholeFiles",
-}
+_CHECKPOINT_FILES: Final = "spark.sql.streaming.checkpointFileManagerClass"
 
 _AZURE_TUNING: Final = {
     # Metrics are sent when the JVM ends, for minutes if the account can't be reached any more.
@@ -107,7 +105,7 @@ def session_settings(
     if "delta" in needs:
         result |= DELTA_SETTINGS | COMMIT_SETTINGS | _DELTA_TUNING
     if "s3a" in needs:
-        result |= LOG_STORE_SETTINGS | _S3_TUNING
+        result |= LOG_STORE_SETTINGS | {_CHECKPOINT_FILES: _whole_files_class()}
     if "azure" in needs:
         result |= _AZURE_TUNING
     for key, value in settings.items():
@@ -116,6 +114,15 @@ def session_settings(
             value = f"{ours},{value}"
         result[key] = value
     return result
+
+
+def _whole_files_class() -> str:
+    """Return the Java class that writes checkpoint files on S3 by one put, for this Spark.
+
+    Spark renames a temporary file by default, which is a copy and a delete there.
+    """
+    old = installed_build().minor in ("3.5", "4.0")  # whose interface has another package
+    return f"io.lakeport.delta.{'spark40.' if old else ''}WholeFiles"
 
 
 def check_settings(settings: Mapping[str, str]) -> None:

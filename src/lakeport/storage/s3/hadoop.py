@@ -73,8 +73,9 @@ def _retry_options(deadline: float) -> dict[str, str]:
     repeats = max(3, math.floor(math.log2(deadline / 2 / (retries + 1) / 0.1)))
     return {
         "attempts.maximum": str(repeats),
-        "connection.establish.timeout": f"{_MIN_CALL_SECONDS}s",
-        "connection.timeout": f"{_MIN_CALL_SECONDS}s",
+        # Hadoop 3.3 takes numbers of milliseconds alone for these.
+        "connection.establish.timeout": str(_MIN_CALL_SECONDS * 1000),
+        "connection.timeout": str(_MIN_CALL_SECONDS * 1000),
         "connection.request.timeout": f"{call * 1000:.0f}ms",
         "connection.part.upload.timeout": f"{max(call, deadline / 2) * 1000:.0f}ms",
         "multipart.size": "8M",

@@ -1,17 +1,17 @@
 package io.lakeport.delta;
 
+import java.io.ByteArrayOutputStream;
+import java.io.Closeable;
 import java.io.IOException;
+import java.io.OutputStream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
-import org.apache.hadoop.fs.FSDataOutputStreamBuilder;
-import org.apache.hadoop.fs.FileAlreadyExistsException;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.PathFilter;
 import org.apache.hadoop.fs.UnsupportedFileSystemException;
-import org.apache.hadoop.fs.s3a.RemoteFileChangedException;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
 import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager;
 import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager;
@@ -26,17 +26,16 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedChe
  */
 public final class WholeFiles implements CheckpointFileManager {
 
-  private static final String CREATE_ONLY = "fs.option.create.conditional.overwrite";
-
   private final CheckpointFileManager files;
   private final FileSystem s3;
 
   /** Called by Spark. */
   public WholeFiles(Path path, Configuration conf) throws IOException {
     String scheme = path.toUri().getScheme();
-    boolean onS3 = "s3a".equals(scheme) || "s3".equals(scheme);
-    s3 = onS3 ? path.getFileSystem(conf) : null;
-    files = onS3 ? new FileSystemBasedCheckpointFileManager(path, conf) : usual(path, conf);
+    FileSystem found =
+        "s3a".equals(scheme) || "s3".equals(scheme) ? path.getFileSystem(conf) : null;
+    s3 = found != null && ConditionalPut.isAvailable(found, path) ? found : null;
+    files = s3 != null ? new FileSystemBasedCheckpointFileManager(path, conf) : usual(path, conf);
   }
 
   private static CheckpointFileManager usual(Path path, Configuration conf) throws IOException {
@@ -55,13 +54,14 @@ public final class WholeFiles implements CheckpointFileManager {
     if (s3 == null) {
       return files.createAtomic(path, overwriteIfPossible);
     }
+    if (!overwriteIfPossible) {
+      ByteArrayOutputStream content = new ByteArrayOutputStream(); // such files are small
+      return new Whole(
+          content, () -> ConditionalPut.create(s3, path, content.toByteArray()), () -> {});
+    }
     try {
-      FSDataOutputStreamBuilder<?, ?> builder = s3.createFile(path);
-      builder.recursive().overwrite(overwriteIfPossible);
-      if (!overwriteIfPossible) {
-        builder.opt(CREATE_ONLY, true);
-      }
-      return new Whole(path, builder.build());
+      FSDataOutputStream out = s3.createFile(path).recursive().overwrite(true).build();
+      return new Whole(out, out, out::abort);
     } catch (IOException e) {
       throw WholeFiles.<RuntimeException>undeclared(e);
     }
@@ -75,28 +75,21 @@ public final class WholeFiles implements CheckpointFileManager {
 
   /** A put that is sent by {@code close}, and not at all after {@code cancel}. */
   private static final class Whole extends CancellableFSDataOutputStream {
-    private final Path path;
-    private final FSDataOutputStream out;
+    private final Closeable put;
+    private final Runnable abort;
     private boolean done;
 
-    Whole(Path path, FSDataOutputStream out) {
-      super(out);
-      this.path = path;
-      this.out = out;
+    Whole(OutputStream content, Closeable put, Runnable abort) {
+      super(content);
+      this.put = put;
+      this.abort = abort;
     }
 
     @Override
     public void close() throws IOException {
-      if (done) {
-        return;
-      }
-      done = true;
-      try {
-        out.close();
-      } catch (RemoteFileChangedException e) {
-        FileAlreadyExistsException taken = new FileAlreadyExistsException(path.toString());
-        taken.initCause(e);
-        throw taken;
+      if (!done) {
+        done = true;
+        put.close();
       }
     }
 
@@ -104,7 +97,7 @@ public final class WholeFiles implements CheckpointFileManager {
     public void cancel() {
       if (!done) {
         done = true;
-        out.abort();
+        abort.run();
       }
     }
   }
@@ -142,10 +135,5 @@ public final class WholeFiles implements CheckpointFileManager {
   @Override
   public Path createCheckpointDirectory() {
     return files.createCheckpointDirectory();
-  }
-
-  @Override
-  public void close() {
-    files.close();
   }
 }

@@ -5,6 +5,7 @@ import java.net.URI;
 import java.net.URISyntaxException;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
+import java.nio.file.Paths;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.ChecksumFs;
 import org.apache.hadoop.fs.DelegateToFileSystem;
@@ -48,12 +49,12 @@ public final class LocalContext extends ChecksumFs {
     }
 
     private static boolean linked(Path from, Path to) throws IOException {
-      java.nio.file.Path source = java.nio.file.Path.of(from.toUri().getPath());
+      java.nio.file.Path source = Paths.get(from.toUri().getPath());
       if (!Files.isRegularFile(source, LinkOption.NOFOLLOW_LINKS)) {
         return false;
       }
       try {
-        Files.createLink(java.nio.file.Path.of(to.toUri().getPath()), source);
+        Files.createLink(Paths.get(to.toUri().getPath()), source);
       } catch (java.nio.file.FileAlreadyExistsException e) {
         throw new FileAlreadyExistsException("rename destination " + to + " already exists.");
       } catch (IOException | UnsupportedOperationException e) {

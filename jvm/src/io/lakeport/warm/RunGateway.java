@@ -1,8 +1,8 @@
 package io.lakeport.warm;
 
+import java.io.Closeable;
 import java.io.IOException;
 import java.lang.reflect.Method;
-import java.nio.channels.SocketChannel;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -109,7 +109,7 @@ public final class RunGateway {
     if (accumulator != null) {
       Method socket = PythonAccumulatorV2.class.getDeclaredMethod("socket");
       socket.setAccessible(true);
-      SocketChannel channel = (SocketChannel) socket.invoke(accumulator);
+      Closeable channel = (Closeable) socket.invoke(accumulator); // a Socket until Spark 4.0
       if (channel != null) {
         channel.close();
       }
