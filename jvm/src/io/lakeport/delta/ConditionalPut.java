@@ -52,8 +52,9 @@ public final class ConditionalPut {
     Sender sender = sender(fs, path);
     if (sender == null) {
       throw new UnsupportedOperationException(
-          fs.getClass().getName() + ": this file system can't create conditionally (" + CREATE_ONLY
-              + "); S3A of Hadoop 3.3.2 and later can, unless " + ENABLED + " is false: " + path);
+          "this file system can't create conditionally (" + CREATE_ONLY + "): " + path + " is of "
+              + fs.getClass().getName() + "; S3A of Hadoop 3.3.2 and later can, unless " + ENABLED
+              + " is false");
     }
     String token = UUID.randomUUID().toString();
     IOException last = null;
