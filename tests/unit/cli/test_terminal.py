@@ -75,6 +75,6 @@ def test_jars_that_are_there_fit_a_narrow_terminal() -> None:
         "----------------------------------------",
         "delta-spark_4.2_2.13-4.4.0.jar    9.5 MB",
         "delta-storage-4.4.0.jar         113.9 KB",
-        "lakeport-logstore.jar            65.3 KB",
+        "lakeport-logstore.jar            65.4 KB",
     ]
     assert "all 2 jars are there" in lines[-6] and hint.startswith("not shown: path")
