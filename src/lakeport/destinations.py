@@ -242,18 +242,24 @@ def read_delta_table(
 
 
 def delta_session(
-    config: DestinationConfig, storage: Storage, engine: Engine, folder: str, *, writes: bool = True
+    config: DestinationConfig,
+    storage: Storage,
+    engine: Engine,
+    folder: str,
+    *,
+    writes: bool = True,
+    probes: bool = True,
 ) -> Callable[[], DeltaSession]:
     """Return a function that opens a Spark session with credentials for the table's store.
 
     If the table will be written, the store is probed: DestinationError is raised for one without
-    conditional writes.
+    conditional writes. With `probes` false, the caller has done that.
     """
     step = f"{'write' if writes else 'read'} {storage.uri(folder)}"
     needs, asks = config.jars, f"to {step}"
     if not config.connector_jars():
         return lambda: require_spark(engine, asks).delta_session(step, needs)
-    if writes and storage.needs_unique_names():
+    if writes and probes and storage.needs_unique_names():
         raise unsafe_for_tables_error(f"the store at {storage.uri()}", "If-None-Match")
     root, settings = storage.hadoop_uri(), storage.hadoop_settings
     commits = writes and not getattr(config, "single_writer", False)
