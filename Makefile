@@ -38,6 +38,7 @@ soak: install emulators ## Coverage, every case and many examples, histories of 
 	@$(PY) -m pytest --soak tests/browser tests/screens
 	@$(PY) -m pytest --soak tests/cluster tests/database tests/streaming tests/warm
 	@$(PY) -m pytest --soak tests/spark --ignore-glob='tests/spark/test_delta_*' --ignore=tests/spark/test_session.py
+	@for spark in 3.5 4.0 4.1 4.3; do $(PY) scripts/run_tests.py --spark $$spark || exit 1; done
 	@$(PY) -m tests.histories --store s3 $(HISTORIES)
 	@$(PY) -m tests.histories --store azure $(HISTORIES)
 	@$(PY) -m tests.faults.requests --table docs/faults.md $(FAULTS)

@@ -53,6 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("soak" if config.getoption("soak") else "share")
     if installed_build().minor < "4.1":  # it leaves the end of a job's socket to the collector
         config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+        config.addinivalue_line("filterwarnings", "ignore:distutils Version:DeprecationWarning")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -141,6 +142,9 @@ def delta_spark_session(folder: Path, more: Mapping[str, str]) -> Iterator[None]
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder),
         "spark.ui.enabled": "false",
+        # Spark 3.5 refuses old dates by default.
+        "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+        "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
         # C1 alone, as a start of our own has it: half the processor time of tests.
         "spark.driver.extraJavaOptions": (
             "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"

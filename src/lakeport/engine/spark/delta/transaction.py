@@ -6,6 +6,7 @@ runs no Spark job unless it must. Errors are those of `lakeport.errors`.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -21,7 +22,7 @@ from lakeport.engine.spark.jvm.calls import (
     scala_seq,
 )
 from lakeport.engine.spark.settings import COMMIT_SETTINGS
-from lakeport.errors import CommitConflict
+from lakeport.errors import CommitConflict, SchemaConflict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 USER_METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"
 """Session setting with the user metadata of commits."""
 _DELTA: Final = "org.apache.spark.sql.delta"
+_WIDER_TYPE: Final = re.compile(r'toType\\+": *\\+"(\w+)')
+"""Pattern of the types in `delta.typeChanges`, within a schema that is JSON in JSON."""
+_WIDER_TYPES_OF_SPARK_3: Final = {"short", "integer"}
 
 
 class DeltaTransaction:
@@ -70,8 +74,16 @@ class DeltaTransaction:
                 not fit.
 
         Raises:
+            SchemaConflict: it widens a type so that Delta on Spark 3.5 could not read the table.
             LakeportError: Delta refuses the change.
         """
+        wider = set(_WIDER_TYPE.findall(action)) - _WIDER_TYPES_OF_SPARK_3
+        if wider and self._spark.version < "4":
+            raise SchemaConflict(
+                f"columns would be widened to {', '.join(sorted(wider))}, which Delta on Spark "
+                f"{self._spark.version} can't read",
+                "use Spark 4.0 or newer for it; older ones read no such table.",
+            )
         with translate_jvm_errors(()):
             if replaces_files:
                 self._txn.updateMetadataForTableOverwrite(self._action(action))
