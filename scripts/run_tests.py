@@ -115,6 +115,7 @@ VERSIONS = {
         *(f"tests/spark/test_{name}.py" for name in ("logstore", "spark_frames", "transforms")),
     ],
     "streams": ["tests/streaming"],
+    "warm": ["tests/warm"],
     "cluster": ["tests/cluster/test_landing.py", "tests/cluster/test_loss.py"],
 }
 GROUPS = {
