@@ -198,6 +198,7 @@ def run_job(
     Args:
         count_tasks: called with the number of tasks before they run.
     """
+    _ = session.context  # starts Spark, or raises its error, before tasks are counted
     tasks = _assign_items(requests, session.cores)
     count_tasks(len(tasks))
     with ExitStack() as stack:

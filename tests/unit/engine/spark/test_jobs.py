@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from lakeport.engine.spark.jobs import JobLabel, JobQueue, TaskRequest, _report_progress
+from lakeport.engine.spark.jobs import (
+    JobLabel,
+    JobQueue,
+    TaskRequest,
+    _report_progress,
+    run_job,
+)
 from lakeport.errors import SparkFailure
 
 
@@ -23,6 +29,24 @@ class Gone:
 def test_who_looks_at_a_job_says_nothing_of_a_spark_that_is_gone() -> None:
     context: Any = Gone()
     _report_progress(context, "group", threading.Event())
+
+
+def test_the_first_job_starts_spark_and_counts_no_task_before() -> None:
+    class NotBegun:
+        cores = 2
+
+        @property
+        def context(self) -> Any:
+            raise SparkFailure("Spark did not start")
+
+        def job_folder(self) -> Any:
+            raise AssertionError("nobody would end this wait")
+
+    session: Any = NotBegun()
+    counted: list[int] = []
+    with pytest.raises(SparkFailure, match="did not start"):
+        run_job(session, JobLabel("s"), [TaskRequest("s", list, [1, 2])], counted.append)
+    assert counted == []
 
 
 def test_an_interrupt_ends_the_wait_of_all_who_share_the_job(
