@@ -51,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """How many examples each property is tried with; what the older PySpark leaves open."""
     settings.load_profile("soak" if config.getoption("soak") else "share")
-    if installed_build().minor < "4.1":  # it leaves the end of a job's socket to the collector
+    if installed_build().minor < "4.2":  # it leaves the end of a job's socket to the collector
         config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
         config.addinivalue_line("filterwarnings", "ignore:distutils Version:DeprecationWarning")
 
