@@ -18,7 +18,6 @@ import pyspark
 
 from lakeport.engine.spark.jvm import jars
 from lakeport.engine.spark.jvm.versions import SparkBuild
-from lakeport.host.scratch import cache_folder
 
 ROOT = Path(__file__).parent.parent
 JVM = ROOT / "jvm"
@@ -48,14 +47,6 @@ def fingerprint() -> str:
     return digest.hexdigest()
 
 
-def fetch(*pinned: jars.Jar) -> list[Path]:
-    """Return the jars' paths in the cache; download what is missing."""
-    folder = cache_folder() / "jars"
-    if absent := [jar for jar in pinned if not (folder / jar.name).is_file()]:
-        jars._fetch_jars(absent, folder, lambda: None)
-    return [folder / jar.name for jar in pinned]
-
-
 def compile_sources(sources: Iterable[Path], path: Iterable[Path], target: Path) -> None:
     """Compile sources on a class path into a folder; exit if javac complains."""
     command = ["javac", "--release", JAVA, "-Xlint:all,-path,-classfile,-options", "-Werror"]
@@ -69,7 +60,7 @@ def compile_all(target: Path, scratch: Path) -> None:
     spark = list((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
     path = [*jars.ensure_jars({"delta", "s3a"}), *spark]
     # Hadoop 3.3 has the AWS SDK v1.
-    old = fetch(*jars.pinned_jars("s3a", OLD))
+    old = jars.fetch_jars(jars.pinned_jars("s3a", OLD))
     compile_sources((JVM / "sdk_v1").rglob("*.java"), [*old, *spark], target)
     compile_sources((JVM / "src").rglob("*.java"), path, target)
     # Spark has moved the interface to another package in 4.1.
@@ -80,7 +71,7 @@ def compile_all(target: Path, scratch: Path) -> None:
     )
     twin = scratch / "WholeFiles.java"
     twin.write_text(text)
-    compile_sources([twin], [*fetch(OLD_SQL), *path], target)
+    compile_sources([twin], [*jars.fetch_jars([OLD_SQL]), *path], target)
 
 
 def main() -> None:

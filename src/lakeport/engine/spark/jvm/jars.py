@@ -23,7 +23,7 @@ from lakeport.host.process import cleanup_stack
 from lakeport.host.scratch import ScratchFolder, cache_folder
 
 NEEDS: Final = ("delta", "s3a", "azure")
-"""What jars are pinned for, in the order of the class path."""
+"""Needs that jars are pinned for: Delta tables, S3 and Azure, in the order of the class path."""
 
 LOG_STORE: Final = Path(__file__).parents[3] / "jars" / "lakeport-logstore.jar"
 """lakeport's own jar: commits on S3 that are safe for several writers, and warm sessions."""
@@ -138,18 +138,30 @@ def ensure_jars(
         ConfigError: an unknown need.
         MissingDependency: a jar can't be downloaded, or has another checksum.
     """
-    needs = tuple(needs)
+    return [*fetch_jars(jars_for(needs), check_cancelled), LOG_STORE]
+
+
+def fetch_jars(
+    pinned: Sequence[Jar], check_cancelled: Callable[[], None] = lambda: None
+) -> list[Path]:
+    """Download the jars that the cache lacks; return the paths of all, in their order.
+
+    See `ensure_jars` for the arguments and errors.
+    """
     folder = cache_folder() / "jars"
-    if absent := missing_jars(needs):
-        _fetch_jars(absent, folder, check_cancelled)
-    found = [folder / jar.name for jar in jars_for(needs)]
-    return [*found, LOG_STORE]
+    if absent := _find_absent(pinned, folder):
+        _download_jars(absent, folder, check_cancelled)
+    return [folder / jar.name for jar in pinned]
 
 
 def missing_jars(needs: Iterable[str]) -> list[Jar]:
     """Return the jars for `needs` that the cache lacks."""
-    folder = cache_folder() / "jars"
-    return [jar for jar in jars_for(needs) if not (folder / jar.name).is_file()]
+    return _find_absent(jars_for(needs), cache_folder() / "jars")
+
+
+def _find_absent(pinned: Iterable[Jar], folder: Path) -> list[Jar]:
+    """Return those of the jars that are not in the folder."""
+    return [jar for jar in pinned if not (folder / jar.name).is_file()]
 
 
 def with_cached_needs(needs: Iterable[str]) -> frozenset[str]:
@@ -162,7 +174,7 @@ def with_cached_needs(needs: Iterable[str]) -> frozenset[str]:
     return frozenset(needs) | {need for need in pinned if not missing_jars([need])}
 
 
-def _fetch_jars(jars: Sequence[Jar], folder: Path, check_cancelled: Callable[[], None]) -> None:
+def _download_jars(jars: Sequence[Jar], folder: Path, check_cancelled: Callable[[], None]) -> None:
     """Download jars to `folder` and verify them; MissingDependency at the first failure."""
     size = sum(jar.size for jar in jars)
     address, user = _split_user(os.environ.get("LAKEPORT_MAVEN_URL") or _CENTRAL)

@@ -21,7 +21,10 @@ JAVA: Final = {
     "4.2": (17, 21, 25),
     "4.3": (17, 21, 25),
 }
-"""Spark's minor version -> Java's feature versions that it runs on; messages suggest the first."""
+"""Spark's minor version, oldest first -> Java's feature versions that it runs on.
+
+Messages suggest the first of these.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,8 @@ class SparkBuild:
     @property
     def java_versions(self) -> tuple[int, ...]:
         """Java's feature versions that it runs on; those of the newest known Spark if unknown."""
-        return JAVA.get(self.minor, JAVA[max(JAVA, key=_version_key)])
+        *_, newest = JAVA.values()
+        return JAVA.get(self.minor, newest)
 
 
 def find_spark_home() -> Path:
@@ -72,12 +76,3 @@ def installed_build() -> SparkBuild:
     libraries = [path.name for path in (home / "jars").glob("scala-library-*.jar")]
     scala = re.search(r"-(\d+\.\d+)", libraries[0]) if libraries else None
     return SparkBuild(version[1] if version else "", scala[1] if scala else "2.13")
-
-
-def _version_key(version: str) -> list[int]:
-    """Return a version's numbers, for comparisons.
-
-    >>> _version_key("4.10") > _version_key("4.9")
-    True
-    """
-    return [int(number) for number in re.findall(r"\d+", version)]
