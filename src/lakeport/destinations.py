@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -263,10 +264,11 @@ def delta_session(
         raise unsafe_for_tables_error(f"the store at {storage.uri()}", "If-None-Match")
     root, settings = storage.hadoop_uri(), storage.hadoop_settings
     commits = writes and not getattr(config, "single_writer", False)
+    find_secrets = cache(config.secrets)  # asks the JVM for those of an adopted session
 
     def open_session() -> DeltaSession:
         spark = require_spark(engine, asks)
-        spark.secrets.update(config.secrets())
+        spark.secrets.update(find_secrets())
         options = settings(for_workers=not engine.is_local)
         return spark.delta_session(step, needs, root, options, commits=commits)
 

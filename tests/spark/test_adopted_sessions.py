@@ -8,7 +8,9 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow.parquet as pq
 import pytest
@@ -199,6 +201,7 @@ def test_a_session_with_delta_as_its_manual_says(tmp_path: Path, minio: Minio) -
         feed = {{"table_properties": {{"delta.enableChangeDataFeed": "true"}}}}
         said = refused(lakeport.land, [{{"id": 1}}], to, table="f", **keys, **feed)
         assert "`single_writer: true`" in said and "safe for two writers" in said, said
+        assert "Keep the jars" in said and "delta-spark_" not in said, said  # a short list
         said = refused(table.optimize)
         assert "`single_writer: true`" in said, said
         alone = lakeport.Table(to + "/d", single_writer=True)
@@ -228,6 +231,25 @@ def options(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     for cloud in ("s3", "azure", "gcs"):
         monkeypatch.setattr(f"lakeport.config.destinations.{cloud}.read_session_options", read)
     return known
+
+
+def test_a_tables_session_reads_the_options_once(
+    options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lakeport.config.destinations import s3
+    from lakeport.destinations import delta_session
+
+    options |= {"fs.s3a.access.key": "A", "fs.s3a.secret.key": "B"}
+    config = s3.DeltaLakeS3Config(bucket="lake", engine="spark")
+    engine: Any = SimpleNamespace(name="spark", is_local=True, secrets=set())
+    engine.delta_session = lambda *_, **__: None
+    open_session = delta_session(config, config.storage(), engine, "t", probes=False)
+    reads = Mock(wraps=s3.read_session_options)
+    monkeypatch.setattr(s3, "read_session_options", reads)
+    for _ in range(3):
+        open_session()
+    assert reads.call_count == 1
+    assert engine.secrets == {"A", "B"}
 
 
 def test_s3_options_become_keys(options: dict[str, str]) -> None:

@@ -161,8 +161,9 @@ def load_files(
             values |= expand(keys, os.environ, name)
     with prefix_errors(", ".join(map(_file_label, paths))):
         config = build_config(translate(values), overrides)
+    secrets = config.secrets() if files else ()
     for path, (keys, mode) in files.items():
-        if any(secret in text for text in collect_texts(keys) for secret in config.secrets()):
+        if any(secret in text for text in collect_texts(keys) for secret in secrets):
             warnings = check_file_mode(
                 path, _file_label(path), mode, refuse_writable=refuse_writable
             )

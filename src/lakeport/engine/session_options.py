@@ -31,7 +31,7 @@ def read_session_options(names: Iterable[str]) -> dict[str, str]:
         conf = session._jsparkSession.sessionState().newHadoopConf()
         for name in names:
             value = str(conf.get(name) or "").strip()
-            sources = [str(source) for source in conf.getPropertySources(name) or ()]
+            sources = map(str, (conf.getPropertySources(name) or ()) if value else ())
             if value and not any(s in _NOT_THE_USERS or _ENVIRONMENT in s for s in sources):
                 found[name] = value
     return found

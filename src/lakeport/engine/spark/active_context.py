@@ -48,6 +48,7 @@ _ALONE: Final = (
     " `single_writer: true` does without the log store: two writers at the same time would then "
     "overwrite each other's commits and lose rows."
 )
+_KEPT_JARS: Final = " Keep the jars that its `spark.jars` has, and add this one with a comma."
 _LOST_CALL: Final = "Exception while sending command."  # py4j logs it to the root logger
 _EXCLUDED: Final = {"s3a": ("software.amazon.awssdk:bundle", "com.amazonaws:aws-java-sdk-bundle")}
 
@@ -133,18 +134,18 @@ def check_session(spark: SparkSession, needs: frozenset[str], *, commits: bool =
 def _check_log_store(spark: SparkSession, wanted: dict[str, str], lacking: list[str]) -> str:
     """Add to `wanted` and `lacking` if the session's S3 log store can't serve two writers.
 
-    Return a hint to do without such a store; empty if the session has one.
+    Return hints on its jars and to do without such a store; empty if the session has one.
     """
-    before, conf = len(lacking), spark.sparkContext.getConf()
+    before, conf, kept = len(lacking), spark.sparkContext.getConf(), ""
     used = conf.get("spark.delta.logStore.s3a.impl") or conf.get("spark.delta.logStore.class") or ""
     if used in _UNSAFE_LOG_STORES:
         wanted.update(LOG_STORE_SETTINGS)
         lacking.append("a log store for S3 that is safe for two writers")
     if used in (*_UNSAFE_LOG_STORES, LOG_STORE) and not _has_class(spark, LOG_STORE):
-        listed = [conf.get("spark.jars") or "", str(jars.LOG_STORE)]
-        wanted["spark.jars"] = ",".join(filter(None, listed))
+        wanted["spark.jars"] = str(jars.LOG_STORE)
         lacking.append(f"the class {LOG_STORE}")
-    return _ALONE if len(lacking) > before else ""
+        kept = _KEPT_JARS if conf.get("spark.jars") else ""
+    return kept + _ALONE if len(lacking) > before else ""
 
 
 def _running_build(spark: SparkSession) -> SparkBuild:

@@ -61,7 +61,8 @@ def configure_store(
         # Each load of an adopted context has its own `DriverSession`.
         known = _configured.setdefault(context, {})
         if commits and store_uri.startswith("s3a:"):
-            active_context.check_session(session.spark, frozenset({"delta", "s3a"}))
+            if not session.adopted:  # the caller has checked the user's
+                active_context.check_session(session.spark, frozenset({"delta", "s3a"}))
             _check_create_flags(session, urlsplit(store_uri).netloc)
         if known.get(store_uri) != settings:
             if not session.adopted and _uses_tls(store_uri, settings):

@@ -221,8 +221,9 @@ NO_CREDENTIALS = error_row(
     PermissionRefused,
     "no usable AWS credentials were found",
     "searched in this order: `aws_access_key_id` and `aws_secret_access_key`, `aws_profile`, the "
-    "environment (AWS_ACCESS_KEY_ID, AWS_PROFILE), web identity (AWS_WEB_IDENTITY_TOKEN_FILE), "
-    "SSO, ~/.aws/credentials, ~/.aws/config, the container's and the instance's role. Set one.",
+    "active Spark session's `fs.s3a.access.key` and `fs.s3a.secret.key`, the environment "
+    "(AWS_ACCESS_KEY_ID, AWS_PROFILE), web identity (AWS_WEB_IDENTITY_TOKEN_FILE), SSO, "
+    "~/.aws/credentials, ~/.aws/config, the container's and the instance's role. Set one.",
 )
 _SESSION_EXPIRED = error_row(
     PermissionRefused,
