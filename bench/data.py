@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from datetime import date, datetime
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.csv
@@ -175,6 +176,19 @@ def write_csv(path: Path, records: int) -> Path:
         for table in map(flat, tables(records)):
             pa.csv.write_csv(table, out, pa.csv.WriteOptions(include_header=names))
             names = False
+    return partial.rename(path)
+
+
+def write_narrow(path: Path, rows: int) -> Path:
+    """Write a CSV or Parquet file of a few plain columns, unless it is there already."""
+    if path.exists():
+        return path
+    columns = (
+        "range AS id, 'user ' || hash(range) % 1000000 AS name, (hash(range) % 1000000) / 100 AS "
+        "amount, DATE '2024-01-01' + (range % 365)::INTEGER AS day, hash(range + 1) AS score"
+    )
+    partial = path.with_suffix(f".partial{path.suffix}")
+    duckdb.sql(f"COPY (SELECT {columns} FROM range({rows})) TO '{partial}'")
     return partial.rename(path)
 
 

@@ -27,6 +27,9 @@ PARTITIONS = (1, 10, 100, 1_000, 10_000)
 SHARED = 20_000_000  # records that one worker and two are compared with
 FILE = 3_000_000  # rows of each of the files that they are compared with
 FILES = 8
+DRIVEN = (2_000_000, 20_000_000, 100_000_000)
+PER_FILE = 1_000_000  # rows of each file of a store
+FIRST = 10_000  # records of the stream before
 
 
 def sizes(asked: Asked, places: Places, results: Results) -> None:
@@ -77,10 +80,19 @@ def landed(took: Took, lake: Path, rows: int) -> Run:
 
 def on_workers(asked: Asked, places: Places, workers: int, source: Path, times: int) -> Run:
     """A load on a cluster of so many workers, of a core each."""
+    stream = ("--times", str(times)) if times > 1 else ()
+    return on_cluster(asked, places, workers, str(source), "parquet", *stream)
+
+
+def on_cluster(
+    asked: Asked, places: Places, workers: int, source: str, format_: str, *options: str
+) -> Run:
+    """A run of `bench.cluster`, which reaches MinIO."""
     folder = places.folder / "cluster"
-    command = (sys.executable, "-m", "bench.cluster", str(workers), str(source), str(times))
+    command = (sys.executable, "-m", "bench.cluster", str(workers), source, format_, str(folder))
+    variables = {**places.environment, **ENGINES[COLD]}
     try:
-        return figured(run((*command, "parquet", str(folder)), ENGINES[COLD], limit=asked.limit))
+        return figured(run((*command, *options), variables, limit=asked.limit))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -124,6 +136,51 @@ def workers_on_files(asked: Asked, places: Places, results: Results) -> None:
             for number in (1, 2)
         },
     )
+
+
+def driver(asked: Asked, places: Places, results: Results) -> None:
+    """What the driver of a cluster uses as the input grows: files in a store, and a stream.
+
+    The files hold a million rows each and are copies of one.
+    """
+    runs: dict[Cell, Callable[[], Run]] = {}
+    for input_ in ("parquet", "csv"):
+        for rows in DRIVEN:
+            files = max(1, round(rows * asked.scale) // PER_FILE)
+            for format_ in asked.formats:
+                cell = Cell(f"{input_} files", "driver", files * PER_FILE, "minio", format_)
+                runs[cell] = partial(drive_files, asked, places, input_, files, format_)
+    for rows in DRIVEN[:-1]:
+        records = round(rows * asked.scale)
+        for format_ in asked.formats:
+            cell = Cell("Singer stream", "driver", records, "minio", format_)
+            runs[cell] = partial(drive_stream, asked, places, records, format_)
+    in_turn(1, results, runs)
+
+
+def drive_files(asked: Asked, places: Places, input_: str, files: int, format_: str) -> Run:
+    """Land so many files of a store by two workers; one file goes before."""
+    one = data.write_narrow(asked.work / f"narrow-{PER_FILE}.{input_}", PER_FILE)
+    source, target = places.new("minio"), places.new("minio")
+    source.put(one, [f"{number}.{input_}" for number in range(files)])
+    first = f"{source.uri}/0.{input_}"
+    try:
+        options = ("--first", first, "--to", target.uri, "--spool", f"{target.uri}/spool")
+        return on_cluster(asked, places, 2, source.uri, format_, *options)
+    finally:
+        source.clear()
+        target.clear()
+
+
+def drive_stream(asked: Asked, places: Places, records: int, format_: str) -> Run:
+    """Land a Singer stream by two workers; a small one goes before."""
+    source, first = (data.source(asked.work, "singer", number) for number in (records, FIRST))
+    target = places.new("minio")
+    try:
+        options = ("--to", target.uri, "--spool", f"{target.uri}/spool", "--first", str(first))
+        return on_cluster(asked, places, 2, str(source), format_, *options, "--times", "1")
+    finally:
+        target.clear()
 
 
 def partitions(asked: Asked, places: Places, results: Results) -> None:

@@ -170,6 +170,7 @@ MEASUREMENTS: dict[str, Callable[[Asked, Places, Results], None]] = {
     "workers": growth.workers,
     "workers on files": growth.workers_on_files,
     "growth": growth.sizes,
+    "driver": growth.driver,
     "pages": looks.pages,
     "new files": new_files.measure,
     "transforms": transforms.measure,

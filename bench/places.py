@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,6 +77,11 @@ class MinioPlace:
             path.parent.mkdir(parents=True, exist_ok=True)
             self.client.download_file(BUCKET, key, str(path))
         return self.copy
+
+    def put(self, file: Path, names: Iterable[str]) -> None:
+        """Put a file there under each of these names."""
+        for name in names:
+            self.client.upload_file(str(file), BUCKET, f"{self.prefix}/{name}")
 
     def clear(self) -> None:
         """Remove the objects and their copy."""

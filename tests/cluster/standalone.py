@@ -115,6 +115,11 @@ class Standalone:
     def url(self) -> str:
         return f"spark://127.0.0.1:{self.port}"
 
+    @property
+    def processes(self) -> list[int]:
+        """Process ids of the master and the workers."""
+        return [each.pid for each in (self._master, *self.workers.values()) if each is not None]
+
     def work(self, number: int) -> Path:
         """The folder of one worker: logs, executors, its home and its temporary files."""
         return self.folder / f"worker-{number}"
