@@ -30,9 +30,9 @@ from lakeport.config.load import load_target, read_sink_interval
 from lakeport.destinations import check_place, open_table
 from lakeport.engine.failures import translate, translate_errors
 from lakeport.engine.sql.frames import (
+    StoredFrame,
     count_partitions,
     estimate_bytes,
-    find_untyped_in_frame,
     normalise_frame,
     void_marked,
 )
@@ -50,7 +50,6 @@ from lakeport.sources.target import fixed_table_name, open_folder_storage
 from lakeport.writers.delta.optimize import MANY_SMALL_FILES
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -146,9 +145,8 @@ def _start_landing(
 ) -> LandingStream:
     """Start the query that lands a streaming frame; return its handle. Stop it after an error."""
     config, storage, name = prepared.config, prepared.storage, prepared.config.table or ""
-    voided = void_marked(streaming)
-    frame = normalise_frame(voided, name)
-    untyped = find_untyped_in_frame(voided, frame)
+    stored = normalise_frame(void_marked(streaming), name)
+    frame = stored.frame
     engine.begin()
     table = open_table(config, storage, engine, name)
     place = _reach_checkpoint(checkpoint, config, engine)
@@ -162,7 +160,7 @@ def _start_landing(
     query = start_query(frame, folder, mode, timing, land, engine.secrets)
     try:
         named = config.model_copy(update={"run_id": str(query.id)})
-        batches = MicroBatches(named, storage, engine, name, untyped, observer)
+        batches = MicroBatches(named, storage, engine, name, stored, observer)
         for text in prepared.warnings:
             batches.warn(text)
         stream = LandingStream(query, batches, engine, storage if config.manifest else None)
@@ -459,7 +457,7 @@ class MicroBatches:
         storage: Storage,
         engine: Engine,
         stream: str,
-        untyped: Mapping[str, pa.DataType],
+        columns: StoredFrame,
         observer: Observer | None,
     ) -> None:
         self.error: LakeportError | None = None
@@ -468,7 +466,7 @@ class MicroBatches:
         self._config = config
         self._engine = engine
         self._stream = stream
-        self._untyped = untyped
+        self._columns = columns
         self._observer = fan_out(observer)
         self._target = storage.uri()
         self._policies = Policies(config)
@@ -571,7 +569,8 @@ class MicroBatches:
         """Convert a micro-batch to a batch; in mode `append`, limit its partitions."""
         if self._config.mode is Mode.APPEND:
             frame = self._limit_partitions(frame, number)
-        return Batch(self._stream, number, frame=frame, optional=True, untyped=self._untyped)
+        _, untyped, notes = self._columns
+        return Batch(self._stream, number, frame=frame, optional=True, untyped=untyped, notes=notes)
 
     def _limit_partitions(self, frame: DataFrame, number: int) -> DataFrame:
         """Repartition the frame if it would become more files than its size needs.

@@ -209,6 +209,7 @@ def test_each_type_of_duckdb_has_one_that_holds_it(tmp_path: Path) -> None:
         columns = ", ".join(f"{value} AS c{i}" for i, value in enumerate(TYPES))
         connection.execute(f"CREATE TABLE t AS SELECT 1 AS id, {columns}")
     stream = land(tmp_path, f"duckdb:///{tmp_path}/shop.duckdb").streams[0]
+    assert stream.notes == ("timestamps without a zone are taken as UTC: 'c4'",)
     (row,) = rows(tmp_path)
     for i, (value, told) in enumerate(TYPES.items()):
         assert (value, stream.columns[f"c{i}"], row[f"c{i}"]) == (value, *told)

@@ -94,6 +94,8 @@ def test_each_type_has_one_that_holds_it(schema: Schema) -> None:
     report = schema.land()
     told, empty = schema.rows()
     types = report.streams[0].columns
+    zoneless = f"'c{[*KINDS].index('timestamp')}'"
+    assert f"timestamps without a zone are taken as UTC: {zoneless}" in report.streams[0].notes
     for i, (kind, (_, type_, value)) in enumerate(KINDS.items()):
         found = told[f"c{i}"]
         assert (kind, types[f"c{i}"], found) == (kind, type_, value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, tzinfo
 from decimal import Decimal
 from pathlib import Path
 
@@ -419,6 +419,26 @@ def test_tables_with_checkpoints_of_the_newer_kind_are_undone(tmp_path: Path) ->
     assert lakeport.Table(str(path)).undo("r2").version == 3
     frame = session().read.format("delta").load(str(path))
     assert sorted(row["id"] for row in frame.collect()) == [0, 1]
+
+
+@pytest.mark.parametrize(("kind", "zone"), [("timestamp", UTC), ("timestamp_ntz", None)])
+def test_a_frame_without_zones_lands_in_the_type_that_the_table_has(
+    tmp_path: Path, kind: str, zone: tzinfo | None
+) -> None:
+    path = tmp_path / "t"
+    session().sql(f"create table delta.`{path}` (id bigint, at {kind}) using delta")
+    frame = session().sql("select 1L as id, timestamp_ntz'2024-03-10 02:30:00' as at")
+    keys = {"table": "t", "internal_columns": False}
+    report = lakeport.land(frame, tmp_path, **keys)
+    assert report.streams[0].columns["at"] == kind
+    assert report.streams[0].notes == ("timestamps without a zone are taken as UTC: 'at'",)
+    later = frame.selectExpr("id + 1 as id", "at + interval 1 hour as at").union(frame)
+    lakeport.land(later, tmp_path, mode="merge", merge_keys=["id"], **keys)
+    csv = tmp_path / "t.csv"
+    csv.write_text("id,at\n3,2024-03-10 04:30:00\n")
+    lakeport.land(str(csv), tmp_path, **keys)
+    at = [datetime(2024, 3, 10, hour, 30, tzinfo=zone) for hour in (2, 3, 4)]
+    assert rows(path) == [{"id": n, "at": moment} for n, moment in enumerate(at, 1)]
 
 
 @pytest.mark.soak

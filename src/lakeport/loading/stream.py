@@ -454,6 +454,8 @@ class StreamLoader:
             warnings = (*warnings, _empty_overwrite_warning(landed))
         notes = (*whole.notes, *self._scanner.notes, *group.notes, *landed.notes)
         if self.transform is not None:
+            of_rows = (note for part in group.parts for note in part.batch.notes)
+            notes = tuple(dict.fromkeys((*notes, *of_rows)))
             notes = (*notes, *_json_string_notes(plan.incoming, columns))
         return replace(landed, warnings=warnings, notes=notes, columns=columns)
 

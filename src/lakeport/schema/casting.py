@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import InputError, SourceError
+from lakeport.schema.hints import quote_names
 from lakeport.schema.literals import parse_days, parse_double, parse_microseconds
 from lakeport.schema.nested import (
     EMPTY_STRUCT,
@@ -91,6 +92,31 @@ def normalise_schema(schema: pa.Schema, *, keep_untyped: bool = False) -> pa.Sch
     """
     found = pa.schema([_normalise_field(f, f.name) for f in schema])
     return found if keep_untyped else replace_untyped_columns(found)
+
+
+def note_zoneless(schema: pa.Schema) -> tuple[str, ...]:
+    """Return the note that timestamps without a zone are taken as UTC; empty if there are none.
+
+    >>> note_zoneless(pa.schema([("at", pa.timestamp("ns")), ("seen", pa.timestamp("us", "UTC"))]))
+    ("timestamps without a zone are taken as UTC: 'at'",)
+    """
+    paths = [path for f in schema for path in _list_zoneless(f.type, f.name)]
+    return (f"timestamps without a zone are taken as UTC: {quote_names(paths)}",) if paths else ()
+
+
+def has_zoneless(type_: pa.DataType) -> bool:
+    """Whether a type is, or has at any depth, a timestamp without a zone."""
+    return any(_list_zoneless(type_, "column"))
+
+
+def _list_zoneless(t: Any, path: str) -> Iterator[str]:
+    """Yield the dotted path of each timestamp without a zone in a column of type `t`."""
+    if pa.types.is_timestamp(t) and t.tz is None:
+        yield path
+    elif pa.types.is_dictionary(t) or pa.types.is_run_end_encoded(t):
+        yield from _list_zoneless(t.value_type, path)
+    for name, part in list_parts(t):
+        yield from _list_zoneless(part.type, f"{path}.{name}")
 
 
 def cast_batch(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:

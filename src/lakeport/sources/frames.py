@@ -15,16 +15,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from lakeport.engine.sql.frames import (
-    find_untyped_in_frame,
-    frame_digest,
-    normalise_frame,
-    void_marked,
-)
+from lakeport.engine.sql.frames import frame_digest, normalise_frame, void_marked
 from lakeport.errors import SourceError
 from lakeport.host.activity import add_progress
 from lakeport.model import Batch, Flush, Scan, Split
-from lakeport.schema.casting import normalise_schema
+from lakeport.schema.casting import normalise_schema, note_zoneless
 from lakeport.schema.nested import find_untyped_columns, replace_untyped_columns
 from lakeport.schema.types import check_column_names, find_duplicate
 from lakeport.sources.records import (
@@ -124,15 +119,9 @@ def frame_flushes(
 
 def _make_spark_batch(frame: Any, stream: str, digest: bool) -> Batch:
     """Return a Spark DataFrame as a batch, cast to types that tables support. Spools nothing."""
-    found = void_marked(frame)
-    plain = normalise_frame(found, stream)
-    return Batch(
-        stream,
-        0,
-        frame=plain,
-        digest=frame_digest(plain) if digest else "",
-        untyped=find_untyped_in_frame(found, plain),
-    )
+    plain, untyped, notes = normalise_frame(void_marked(frame), stream)
+    added = frame_digest(plain) if digest else ""
+    return Batch(stream, 0, frame=plain, digest=added, untyped=untyped, notes=notes)
 
 
 def _spool_batch(
@@ -168,6 +157,7 @@ def _spool_batch(
         bytes=sum(path.stat().st_size for path in paths),
         digest=_digest_files(paths) if digest else "",
         output_ratio=_OUTPUT_RATIO,
+        notes=note_zoneless(schema),
         untyped=find_untyped_columns(opened),
     )
 

@@ -196,12 +196,14 @@ class Footer(NamedTuple):
         schema: its columns, with the types that they have in the file.
         part_bytes: about the size of each part that can be read by itself, such as a row group.
         rows: the number of rows; -1 if the metadata do not say.
+        notes: see `Batch`.
     """
 
     file: SourceFile
     schema: pa.Schema
     part_bytes: tuple[int, ...]
     rows: int = -1
+    notes: tuple[str, ...] = ()
 
 
 @contextmanager

@@ -190,6 +190,18 @@ def test_moments_of_several_zones_are_moments(tmp_path: Path) -> None:
     assert found.to_pylist() == [datetime(2024, 3, 4, 12, tzinfo=UTC), ZONED, None]
 
 
+@pytest.mark.parametrize("kind", ["pandas", "polars", "table", "records"])
+def test_times_without_a_zone_are_told(tmp_path: Path, kind: str) -> None:
+    rows = [{"a": datetime(2024, 3, 10, 2, 30), "s": [{"x": datetime(1900, 1, 1)}], "z": ZONED}]
+    table = pa.Table.from_pylist(rows)
+    frame = {"pandas": pd.DataFrame(rows), "polars": pl.from_arrow(table), "table": table}
+    batch = load(tmp_path, frame.get(kind, rows))
+    assert batch.notes == ("timestamps without a zone are taken as UTC: 'a', 's.element.x'",)
+    found = read_table(batch)["a"].to_pylist()
+    assert found == [datetime(2024, 3, 10, 2, 30, tzinfo=UTC)]
+    assert load(tmp_path, pa.table({"z": [ZONED]})).notes == ()
+
+
 def test_days_with_a_missing_one_stay_days(tmp_path: Path) -> None:
     days = [date(2024, 3, 4), pd.NaT]
     frame = pd.DataFrame({"a": pd.Series(days, dtype=object), "l": [days, None]})

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from lakeport.engine.failures import java_messages
 from lakeport.engine.spark.jvm.calls import ensure_active, java_class
 from lakeport.errors import SourceError
+from lakeport.schema.casting import has_zoneless, normalise_schema, note_zoneless
 from lakeport.schema.nested import find_untyped_columns, has_untyped
 from lakeport.schema.spark_schema import (
     UNTYPED_KEY,
@@ -144,17 +146,27 @@ def collect_arrow(frame: DataFrame) -> pa.Table:
     return pa.Table.from_batches(batches)
 
 
-def normalise_frame(frame: DataFrame, stream: str) -> DataFrame:
+class StoredFrame(NamedTuple):
+    """A frame with the types that tables store, and what `Batch` has under the same names."""
+
+    frame: DataFrame
+    untyped: Mapping[str, pa.DataType] = MappingProxyType({})
+    notes: tuple[str, ...] = ()
+
+
+def normalise_frame(frame: DataFrame, stream: str) -> StoredFrame:
     """Cast columns to types that tables store, such as varchar to string; or SourceError.
 
     Char, varchar and void become text. A `timestamp_ntz` becomes a timestamp in UTC, whatever the
-    session's time zone.
+    session's time zone, also within lists, maps and structs.
 
     Raises:
         SourceError: a column's type has no equivalent, it is a Spark Connect frame, or its session
             was stopped.
         InputError: two columns have the same name.
     """
+    from pyspark.sql.types import StructField, StructType
+
     if ".connect." in type(frame).__module__:
         raise SourceError(
             "Spark Connect frames can't be landed", "use a classic Spark session's DataFrame."
@@ -164,43 +176,40 @@ def normalise_frame(frame: DataFrame, stream: str) -> DataFrame:
             "the frame's Spark session was stopped", "make the frame anew in one that runs."
         )
     check_column_names(stream, frame.columns, case_sensitive=False)
+    targets = [StructField(f.name, _stored_type(f.dataType, f.name)) for f in frame.schema]
+    changed = {
+        f.name for f, to in zip(frame.schema, targets, strict=True) if f.dataType != to.dataType
+    }
+    if not changed:
+        return StoredFrame(frame)
+    stored = from_spark_json(StructType(targets).json())
+    opened = [_open_type(f.dataType, to.type) for f, to in zip(frame.schema, stored, strict=True)]
+    schema = pa.schema(list(zip(stored.names, opened, strict=True)))
     utc = frame.sparkSession.conf.get("spark.sql.session.timeZone") in {"UTC", "Etc/UTC", "Z"}
-    targets = [_stored_type(f.dataType, f.name, utc, is_column=True) for f in frame.schema.fields]
-    if targets == [f.dataType for f in frame.schema.fields]:
-        return frame
-    return frame.select(
-        *[
-            _cast(frame, f.name, f.dataType, target, utc)
-            for f, target in zip(frame.schema.fields, targets, strict=True)
-        ]
-    )
-
-
-def find_untyped_in_frame(frame: DataFrame, stored: DataFrame) -> dict[str, pa.DataType]:
-    """Return columns of Spark's void type, also nested, with null as their Arrow type.
-
-    `stored` is the frame that `normalise_frame` returned for the user's `frame`.
-    """
-    columns = from_spark_json(stored.schema.json())
-    return find_untyped_columns(
-        pa.schema(
-            [
-                f.with_type(_open_type(spark.dataType, f.type))
-                for spark, f in zip(frame.schema.fields, columns, strict=True)
-            ]
-        )
-    )
+    columns = []
+    for target, type_ in zip(spark_schema(stored), opened, strict=True):  # every part may be null
+        column = frame[quote_identifier(target.name)]
+        if target.name in changed:
+            shifted = column if utc else _replace_parts(column, type_, has_zoneless, _read_as_utc)
+            column = shifted.cast(target.dataType).alias(target.name)
+        columns.append(column)
+    untyped = find_untyped_columns(normalise_schema(schema, keep_untyped=True))
+    return StoredFrame(frame.select(*columns), untyped, note_zoneless(schema))
 
 
 def _open_type(spark: Any, stored: pa.DataType) -> pa.DataType:
-    """Return the Arrow type `stored`, with Arrow's null type wherever Spark's type is void."""
+    """Return the Arrow type `stored` as the frame has it: with void, and without zones."""
     name = type(spark).__name__
     if name == "NullType":
         return pa.null()
+    if name == "TimestampNTZType":
+        return pa.timestamp("us")
     if name == "ArrayType":
         return pa.list_(_open_type(spark.elementType, stored.value_type))
     if name == "MapType":
-        return pa.map_(stored.key_type, _open_type(spark.valueType, stored.item_type))
+        key = _open_type(spark.keyType, stored.key_type)
+        key = stored.key_type if has_untyped(key) else key  # Arrow has no null keys
+        return pa.map_(key, _open_type(spark.valueType, stored.item_type))
     if name == "StructType":
         inner = stored if spark.fields else ()
         pairs = zip(spark.fields, inner, strict=True)
@@ -218,7 +227,9 @@ def void_untyped(frame: DataFrame, columns: Mapping[str, pa.DataType]) -> DataFr
         return frame
     return frame.select(
         *(
-            _void_expression(frame[quote_identifier(name)], columns[name]).alias(name)
+            _replace_parts(frame[quote_identifier(name)], columns[name], has_untyped, _void).alias(
+                name
+            )
             if name in columns
             else frame[quote_identifier(name)]
             for name in frame.columns
@@ -235,20 +246,44 @@ def void_marked(frame: DataFrame) -> DataFrame:
     return void_untyped(frame, find_untyped_columns(columns))
 
 
-def _void_expression(column: Column, type_: pa.DataType) -> Column:
-    """Return `column` with void in place of each part whose Arrow type is null."""
+def _replace_parts(
+    column: Column,
+    type_: pa.DataType,
+    has_part: Callable[[pa.DataType], bool],
+    replace: Callable[[Column], Column],
+) -> Column:
+    """Return `column` with each flat part replaced for whose Arrow type `has_part` is true."""
     from pyspark.sql import functions as f
 
-    if pa.types.is_null(type_):
-        return f.lit(None)
-    if not has_untyped(type_):
+    def inner(part: Column, of: pa.DataType) -> Column:
+        return _replace_parts(part, of, has_part, replace)
+
+    if not has_part(type_):
         return column
     if pa.types.is_list(type_):
-        return f.transform(column, lambda item: _void_expression(item, type_.value_type))
+        return f.transform(column, lambda item: inner(item, type_.value_type))
     if pa.types.is_map(type_):
-        return f.transform_values(column, lambda _, value: _void_expression(value, type_.item_type))
-    members = (_void_expression(column.getField(m.name), m.type).alias(m.name) for m in type_)
+        if has_part(type_.key_type):
+            column = f.transform_keys(column, lambda key, _: inner(key, type_.key_type))
+        return f.transform_values(column, lambda _, value: inner(value, type_.item_type))
+    if not pa.types.is_struct(type_):
+        return replace(column)
+    members = (inner(column.getField(m.name), m.type).alias(m.name) for m in type_)
     return f.when(column.isNotNull(), f.struct(*members))
+
+
+def _void(column: Column) -> Column:
+    """Return a void column in place of any other."""
+    from pyspark.sql import functions as f
+
+    return f.lit(None)
+
+
+def _read_as_utc(column: Column) -> Column:
+    """Return a `timestamp_ntz` column as timestamps in UTC, whatever the session's time zone."""
+    from pyspark.sql import functions as f
+
+    return f.concat(column.cast("string"), f.lit("+00:00")).cast("timestamp")
 
 
 def frame_digest(frame: DataFrame) -> str:
@@ -272,58 +307,33 @@ def frame_digest(frame: DataFrame) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _cast(frame: DataFrame, name: str, source: Any, target: Any, session_is_utc: bool) -> Column:
-    """Return the column `name`, cast to `target`; a timestamp without a zone counts as UTC."""
-    from pyspark.sql import functions as f
-
-    column = frame[quote_identifier(name)]
-    if source == target:
-        return column
-    if type(source).__name__ == "TimestampNTZType" and not session_is_utc:
-        column = f.concat(column.cast("string"), f.lit("+00:00"))
-    return column.cast(target).alias(name)
-
-
-def _stored_type(type_: Any, path: str, session_is_utc: bool, is_column: bool = False) -> Any:
+def _stored_type(type_: Any, path: str) -> Any:
     """Return the Spark type in which tables store `type_`; SourceError if there is none.
 
-    Args:
-        path: the column's path, for the error.
-        session_is_utc: whether the session's time zone is UTC.
-        is_column: whether it is a column, and no part of one.
+    `path` is the column's path, for the error.
     """
     from pyspark.sql import types as t
 
     name = type(type_).__name__
     if name in _STORED_TYPES:
         return type_
-    if name in _TEXT_TYPES:
+    if name in _TEXT_TYPES or (name == "StructType" and not type_.fields):
         return t.StringType()
-    if name == "TimestampNTZType" and (session_is_utc or is_column):
+    if name == "TimestampNTZType":
         return t.TimestampType()
     if name == "ArrayType":
-        return t.ArrayType(
-            _stored_type(type_.elementType, f"{path}.element", session_is_utc), type_.containsNull
-        )
+        item = _stored_type(type_.elementType, f"{path}.element")
+        return t.ArrayType(item, type_.containsNull)
     if name == "MapType":
-        key = _stored_type(type_.keyType, f"{path}.key", session_is_utc)
-        value = _stored_type(type_.valueType, f"{path}.value", session_is_utc)
+        key = _stored_type(type_.keyType, f"{path}.key")
+        value = _stored_type(type_.valueType, f"{path}.value")
         return t.MapType(key, value, type_.valueContainsNull)
-    if name == "StructType" and not type_.fields:
-        return t.StringType()
     if name == "StructType":
         return t.StructType(
             [
-                t.StructField(
-                    x.name, _stored_type(x.dataType, f"{path}.{x.name}", session_is_utc), x.nullable
-                )
+                t.StructField(x.name, _stored_type(x.dataType, f"{path}.{x.name}"), x.nullable)
                 for x in type_.fields
             ]
-        )
-    if name == "TimestampNTZType":
-        raise SourceError(
-            f"column {path!r} holds timestamps without a zone inside another value",
-            "set the session's `spark.sql.session.timeZone` to UTC, or cast the column.",
         )
     raise SourceError(
         f"column {path!r} has the Spark type {type_.simpleString()}, which no table stores",

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from lakeport.engine.failures import translate_errors
-from lakeport.engine.sql.frames import find_untyped_in_frame, normalise_frame, void_untyped
+from lakeport.engine.sql.frames import normalise_frame, void_untyped
 from lakeport.engine.sql.query import (
     clone_session,
     is_row_wise,
@@ -144,10 +144,10 @@ class Transform:
         frame = void_untyped(frame, batch.untyped)
         name_frames(session, {**self.views, SOURCE: frame})
         found = self._apply_rules(session, frame.columns)
-        stored = normalise_frame(found, batch.stream)
-        untyped = find_untyped_in_frame(found, stored)
+        stored, untyped, notes = normalise_frame(found, batch.stream)
+        notes = (*batch.notes, *notes)
         return TransformedBatch(
-            replace(batch, reader=None, splits=(), frame=stored, untyped=untyped),
+            replace(batch, reader=None, splits=(), frame=stored, untyped=untyped, notes=notes),
             stored,
             is_row_wise(found, SOURCE),
             reading,

@@ -613,7 +613,7 @@ class DatabaseFlushes:
         dialect = self._dialect = _choose_dialect(source, session)
         joining = dialect.begin_snapshot()
         relation = _resolve_relation(dialect, source)
-        columns = dialect.describe_columns(relation)
+        columns, notes = dialect.describe_columns(relation)
         keys = self._find_keys(columns)
         if source.deletes == "compare":
             check_comparable(self.config, keys)
@@ -623,7 +623,7 @@ class DatabaseFlushes:
             window = find_window(dialect, source, relation, columns, keys, memory, merges=merges)
         self._notes = window.notes
         where = window.where
-        columns, notes = dialect.infer_open_types(relation, where, columns)
+        columns, inferred = dialect.infer_open_types(relation, where, columns)
         size = dialect.estimate_bytes(relation, where)
         parts = self._plan_ranges(relation, where, columns, size)
         reader = DatabaseReader(
@@ -648,7 +648,7 @@ class DatabaseFlushes:
                 key_properties=keys,
                 output_ratio=_OUTPUT_RATIO,
                 warnings=window.warnings,
-                notes=(*notes, *window.notes),
+                notes=(*notes, *inferred, *window.notes),
                 untyped={c.name: c.untyped for c in columns if c.untyped is not None},
                 bookmark=window.bookmark,
                 before_commit=window.before_commit,
@@ -745,7 +745,7 @@ def describe_columns(source: DatabaseSource) -> pa.Schema:
     with make_access(source).connect() as session:
         dialect = _choose_dialect(source, session)
         relation = _resolve_relation(dialect, source)
-        columns = dialect.describe_columns(relation)
+        columns, _ = dialect.describe_columns(relation)
     types = (pa.string() if pa.types.is_null(column.type) else column.type for column in columns)
     return pa.schema(
         [to_table_field(c.name, type_) for c, type_ in zip(columns, types, strict=True)]

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import SourceError
-from lakeport.schema.casting import normalise_schema
+from lakeport.schema.casting import normalise_schema, note_zoneless
 from lakeport.schema.hints import quote_names, sort_by_similarity
 from lakeport.schema.nested import find_untyped_columns, replace_untyped_columns
 from lakeport.schema.types import MAX_PRECISION, check_column_names, get_logical_type
@@ -217,15 +217,15 @@ class SqlDialect:
         """Return a table's name as quoted SQL; raise SourceError if there is no such table."""
         return quote_table(table)
 
-    def describe_columns(self, relation: str) -> Columns:
-        """Return the columns of a table or subquery, each with the SQL expression that selects it.
+    def describe_columns(self, relation: str) -> tuple[Columns, tuple[str, ...]]:
+        """Return the columns of a table or subquery, each with the SQL that selects it, and notes.
 
         Raises:
             SourceError: a column's type can't be read, or two columns have the same name.
         """
         found = self.session.fetch_schema(f"SELECT * FROM {relation}")
         check_column_names("the query", found.names)
-        return tuple(self._make_column(field) for field in found)
+        return tuple(self._make_column(field) for field in found), note_zoneless(found)
 
     def infer_open_types(
         self, relation: str, where: str, columns: Columns
@@ -335,8 +335,8 @@ class DuckDbDialect(SqlDialect):
             raise missing_table_error(table, [t if s == "main" else f"{s}.{t}" for s, t in known])
         return ".".join(quote_identifier(part) for part in name)
 
-    def describe_columns(self, relation: str) -> Columns:
-        """Return the columns of a table or subquery, cast where Arrow can't hold DuckDB's type."""
+    def describe_columns(self, relation: str) -> tuple[Columns, tuple[str, ...]]:
+        """Return the columns, cast where Arrow can't hold DuckDB's type, and notes."""
         rows = self.session.fetch_rows(f"DESCRIBE SELECT * FROM {relation}")
         check_column_names("the query", [row[0] for row in rows])
         casts = {name: _select_expression(name, kind) for name, kind, *_ in rows}
@@ -345,7 +345,7 @@ class DuckDbDialect(SqlDialect):
         schema = self.session.fetch_schema(f"SELECT {selected} FROM {relation}")
         found = normalise_schema(schema, keep_untyped=True)
         untyped = find_untyped_columns(found)
-        return tuple(
+        columns = tuple(
             DatabaseColumn(
                 field.name,
                 casts[field.name],
@@ -354,6 +354,7 @@ class DuckDbDialect(SqlDialect):
             )
             for field in replace_untyped_columns(found)
         )
+        return columns, note_zoneless(schema)
 
     def estimate_bytes(self, relation: str, where: str) -> int:
         """See `SqlDialect.estimate_bytes`: the size of the whole file's rows."""
@@ -410,14 +411,15 @@ class PostgresDialect(SqlDialect):
             raise missing_table_error(table, [row[0] for row in self.session.fetch_rows(_TABLES)])
         return name
 
-    def describe_columns(self, relation: str) -> Columns:
-        """Return the columns of a table or subquery, cast where the driver would change values."""
+    def describe_columns(self, relation: str) -> tuple[Columns, tuple[str, ...]]:
+        """Return the columns, cast where the driver would change values, and notes."""
         found = self.session.fetch_schema(f"SELECT * FROM {relation}")
         check_column_names("the query", found.names)
         kinds = self._read_types(found)
-        return tuple(
+        columns = tuple(
             self._postgres_column(field, kind) for field, kind in zip(found, kinds, strict=True)
         )
+        return columns, note_zoneless(found)
 
     def infer_open_types(
         self, relation: str, where: str, columns: Columns
@@ -627,8 +629,8 @@ class SqliteDialect(SqlDialect):
             raise missing_table_error(table, known)
         return quote_identifier(table)
 
-    def describe_columns(self, relation: str) -> Columns:
-        """Return columns with their declared types; others get the null type for now."""
+    def describe_columns(self, relation: str) -> tuple[Columns, tuple[str, ...]]:
+        """Return columns with their declared types, null where there is none; no notes."""
         names = self.session.fetch_schema(f"SELECT * FROM {relation} LIMIT 0").names
         check_column_names("the query", names)
         declared: Mapping[str, str] = {}
@@ -636,7 +638,7 @@ class SqliteDialect(SqlDialect):
             table = quote_literal(relation[1:-1].replace('""', '"'))
             rows = self.session.fetch_rows(f"SELECT name, type FROM pragma_table_info({table})")
             declared = {name: str(kind).upper() for name, kind in rows}
-        return tuple(_declared_column(name, declared.get(name, "")) for name in names)
+        return tuple(_declared_column(name, declared.get(name, "")) for name in names), ()
 
     def infer_open_types(
         self, relation: str, where: str, columns: Columns

@@ -51,10 +51,9 @@ def jdbc_flushes(
         frame = _load_frame(source, engine, {})
         if source.split_by:
             frame = _load_frame(source, engine, _plan_ranges(source, engine, frame))
-        plain = normalise_frame(frame, stream)
-        yield Flush(
-            (Batch(stream, 0, frame=plain, digest=request if add_digest else ""),), last=True
-        )
+        plain, _, notes = normalise_frame(frame, stream)
+        digest = request if add_digest else ""
+        yield Flush((Batch(stream, 0, frame=plain, digest=digest, notes=notes),), last=True)
 
     return flushes()
 

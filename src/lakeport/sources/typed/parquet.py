@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from lakeport.errors import SourceError
 from lakeport.model import Split
+from lakeport.schema.casting import normalise_schema
 from lakeport.schema.nested import iterate_leaves
 from lakeport.schema.rebase import HybridCalendar
 from lakeport.sources.files.source_file import SourceFile
@@ -191,7 +192,12 @@ def read_footer(file: SourceFile, limits: UnpackLimits) -> Footer:
         meta = parquet.metadata
         sizes = tuple(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
         ExpansionGuard(file.uri, limits, packed=file.bytes).add(sum(sizes))
-        return Footer(file, read_stored_schema(parquet), sizes, meta.num_rows)
+        instants = find_int96_columns(parquet)  # which Arrow reads as times without a zone
+        fields = [
+            normalise_schema(pa.schema([f])).field(0) if f.name in instants else f
+            for f in read_stored_schema(parquet)
+        ]
+        return Footer(file, pa.schema(fields), sizes, meta.num_rows)
 
 
 def read_batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:

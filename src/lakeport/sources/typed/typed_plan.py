@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakeport.errors import SchemaConflict, SourceError
 from lakeport.model import Batch, Scan, Split
-from lakeport.schema.casting import can_convert, normalise_schema
+from lakeport.schema.casting import can_convert, normalise_schema, note_zoneless
 from lakeport.schema.nested import find_untyped_columns, replace_untyped_columns
 from lakeport.schema.types import (
     TIMESTAMP,
@@ -89,6 +89,7 @@ def plan_typed(files: FileSet) -> Batch:
         bytes=sum(file.bytes for file in files.files),
         output_ratio=format_.output_ratio,
         records=-1 if -1 in rows else sum(rows),
+        notes=tuple(dict.fromkeys(note for footer in footers for note in footer.notes)),
         untyped=find_untyped_columns(schema),
     )
 
@@ -112,7 +113,7 @@ def read_checked_footer(file: SourceFile, limits: UnpackLimits = DEFAULT_LIMITS)
             )
         with name_file_in_errors(file.name):
             schema = normalise_schema(found.schema, keep_untyped=True)
-    return [found._replace(schema=schema)]
+    return [found._replace(schema=schema, notes=note_zoneless(found.schema))]
 
 
 def merge_schemas(

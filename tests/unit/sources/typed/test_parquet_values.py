@@ -86,6 +86,15 @@ def test_int96_holds_microseconds_of_all_years(tmp_path: Path, shape: str) -> No
     assert values == [moment.replace(tzinfo=UTC) for moment in FAR]
 
 
+def test_times_without_a_zone_are_told_and_int96_has_one(tmp_path: Path) -> None:
+    path, columns = tmp_path / "t.parquet", {"t": marks(1), "s": pa.array([{"x": MARKS[0]}])}
+    pq.write_table(pa.table(columns), path)
+    told = "timestamps without a zone are taken as UTC: 't', 's.x'"
+    assert planned(path).notes == (told,)
+    pq.write_table(pa.table(columns), path, use_deprecated_int96_timestamps=True)
+    assert planned(path).notes == ()
+
+
 def test_int96_with_a_day_and_more_of_nanoseconds(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     write(path, marks(2), int96(EPOCH_DAY, DAY + 1000))
