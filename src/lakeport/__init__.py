@@ -30,6 +30,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from lakeport.version import __version__
+
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.expectations import Expectation, Freshness, RowCount
@@ -93,8 +95,6 @@ if TYPE_CHECKING:
     from lakeport.pipeline.run import run
     from lakeport.sources.csv.dialect import CsvOptions
     from lakeport.streams import LandingStream, StreamStatus, land_stream
-
-    __version__: str
 
 __all__ = [
     "Activity",
@@ -220,10 +220,6 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("lakeport")
     if name not in _HOMES:
         raise AttributeError(f"module 'lakeport' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -20,6 +20,7 @@ import lakeport
 from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark.session import DriverSession
 from tests.cluster.standalone import SHORT_LIVED, Standalone, packed_environment
+from tests.conftest import KNOWN_NEEDS
 from tests.emulators import Minio
 
 _numbers = count()
@@ -61,7 +62,7 @@ def spark(
         "spark.speculation.multiplier": "3",
         "spark.speculation.minTaskRuntime": "2s",
     }
-    DriverSession.acquire(SessionRequest({"delta", "s3a"}, settings))
+    DriverSession.acquire(SessionRequest(KNOWN_NEEDS & {"delta", "s3a"}, settings))
     return settings
 
 

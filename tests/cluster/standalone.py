@@ -100,9 +100,16 @@ class Standalone:
     Args:
         folder: an empty folder for everything that the cluster writes.
         cores: for each worker, the CPU that it is pinned to; None to pin it to none.
+        spark: folder of the PySpark whose Spark it runs; None for the installed one.
     """
 
-    def __init__(self, folder: Path, cores: Sequence[int | None] = (None, None)) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        cores: Sequence[int | None] = (None, None),
+        spark: Path | None = None,
+    ) -> None:
+        self.spark = spark or gateway.find_spark_home()
         self.folder = folder
         self.cores = tuple(cores)
         self.java = full_java()
@@ -235,10 +242,10 @@ class Standalone:
             "TMPDIR": f"{home}/tmp",
             "SPARK_LOCAL_DIRS": f"{home}/tmp",
             "SPARK_LOCAL_IP": host,
-            "SPARK_HOME": str(gateway.find_spark_home()),
+            "SPARK_HOME": str(self.spark),
             "SPARK_SCALA_VERSION": installed_build().scala,
         }
-        jars = os.pathsep.join(map(str, gateway.list_class_path([])))
+        jars = str(self.spark / "jars" / "*")
         java = [str(self.java), "-Xmx256m", *SHORT_LIVED]
         command = [*prefix, *java, f"-Djava.io.tmpdir={home}/tmp", "-cp", jars, main, *options]
         with (folder / "log").open("ab") as log:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 import urllib.request
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,12 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+import lakeport
 from lakeport.engine.spark import workers
 from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import ConfigError, MissingDependency
 from tests.cluster.conftest import Bucket, singer
-from tests.cluster.standalone import Standalone, contents
+from tests.cluster.standalone import Standalone, bare_python, contents
 
 HERE = "/proc/self/cwd"
 """This process's folder, by a name that means another folder in every other process."""
@@ -137,6 +140,34 @@ def test_what_workers_lack_is_said_first(
     monkeypatch.setattr(driver().context, "pythonExec", "/no/such/python")
     with pytest.raises(ConfigError, match="have no Python where they look for it"):
         bucket.land(io.BytesIO(singer(1)), table="after")
+    assert bucket.files("after") == []
+
+
+def test_workers_of_other_versions_are_refused_by_both_versions(
+    bucket: Bucket, cluster: Standalone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.land(io.BytesIO(singer(1)), table="before")
+
+    def refusal(line: str) -> str:
+        """What a worker's Python leads to that does one thing first."""
+        python = bare_python(tmp_path / f"other-{next(numbers)}")
+        site = next((python.parents[1] / "lib").glob("*/site-packages"))
+        (site / "lakeport").mkdir()
+        (site / "lakeport" / "__init__.py").write_text('__version__ = "0.0.9"\n')
+        (site / "first.pth").write_text(f"import sys; {line}\n")
+        monkeypatch.setattr(driver().context, "pythonExec", str(python))
+        with pytest.raises(ConfigError) as refused:
+            bucket.land(io.BytesIO(singer(1)), table="after")
+        assert "spark.archives = env.tar.gz#environment" in refused.value.hint
+        return refused.value.message
+
+    numbers = count()
+    own = lakeport.__version__
+    assert f"workers have lakeport 0.0.9, and this process has {own} (host " in refusal("")
+    own = "{}.{}".format(*sys.version_info)
+    other = "type('Version', (tuple,), {'major': 3, 'minor': 77})((3, 77, 0))"
+    said = refusal(f"sys.version_info = {other}")
+    assert said == f"Spark's workers run Python 3.77, and this process runs Python {own}"
     assert bucket.files("after") == []
 
 

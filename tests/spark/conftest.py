@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.conftest import KNOWN_NEEDS
+
 if TYPE_CHECKING:
     from lakeport.engine.spark.session import DriverSession
 
@@ -20,5 +22,5 @@ def driver() -> Iterator[DriverSession]:
     from lakeport.engine.base import SessionRequest
     from lakeport.engine.spark.session import DriverSession
 
-    started = DriverSession.acquire(SessionRequest({"delta", "s3a", "azure"}))
+    started = DriverSession.acquire(SessionRequest(KNOWN_NEEDS))
     yield started

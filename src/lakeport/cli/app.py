@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import version as installed
 from typing import Annotated, Any
 
 import typer
@@ -34,6 +33,7 @@ from lakeport.cli.warm import warm
 from lakeport.errors import ConfigError, LakeportError
 from lakeport.host.packages import hide_pandas
 from lakeport.host.process import forbid_core_dumps, record_command_line
+from lakeport.version import __version__
 
 NAME = "lakeport"
 _FIRST = """\
@@ -75,7 +75,7 @@ def _lakeport(
 ) -> None:
     """Print the version for `--version`, or the first steps if no command is given."""
     if version:
-        typer.echo(f"{NAME} {installed(NAME)}")
+        typer.echo(f"{NAME} {__version__}")
         raise typer.Exit
     if ctx.invoked_subcommand is None:
         typer.echo(_FIRST)

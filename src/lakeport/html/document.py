@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 from urllib.parse import quote
@@ -19,6 +18,7 @@ from markupsafe import Markup
 from lakeport import units
 from lakeport.html import text
 from lakeport.html.text import build_tag
+from lakeport.version import __version__
 
 _ICON = "data:image/svg+xml," + quote(
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><path fill="#2563eb" '
@@ -121,7 +121,7 @@ def _build_document(page: Page, trail: Trail, href: Href, **parts: Any) -> str:
         body=page.body,
         href=href,
         icon=_ICON,
-        version=version("lakeport"),
+        version=__version__,
         made=datetime.now(UTC),
         **parts,
     )

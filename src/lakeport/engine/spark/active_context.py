@@ -131,6 +131,20 @@ def check_session(spark: SparkSession, needs: frozenset[str], *, commits: bool =
         )
 
 
+def check_version(context: SparkContext) -> None:
+    """Raise ConfigError if the session's Spark is of another minor version than PySpark."""
+    from pyspark import __version__
+
+    running, installed = SparkBuild(str(context.version), ""), SparkBuild(__version__, "")
+    if running.minor != installed.minor:
+        raise ConfigError(
+            f"the active session runs Spark {running.version}, and this process has PySpark "
+            f"{installed.version}",
+            "unset SPARK_HOME if it names the other Spark, or install the session's PySpark: "
+            f"`pip install 'pyspark=={running.minor}.*'`.",
+        )
+
+
 def _check_log_store(spark: SparkSession, wanted: dict[str, str], lacking: list[str]) -> str:
     """Add to `wanted` and `lacking` if the session's S3 log store can't serve two writers.
 

@@ -425,6 +425,7 @@ class DriverSession:
         from pyspark.sql import SparkSession
 
         with translate_errors():
+            active_context.check_version(context)
             self._session = SparkSession.builder.getOrCreate()
             conf = context.getConf()
         self.adopted = True

@@ -1,17 +1,21 @@
-"""The check that Spark's workers have the Python packages that tasks import."""
+"""The check that Spark's workers have the Python, lakeport and packages that tasks need."""
 
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from lakeport.engine.spark.jobs import JobLabel, run_in_group, run_partitions
+from lakeport.engine.spark.jvm.versions import SparkBuild
 from lakeport.errors import ConfigError, LakeportError, MissingDependency, SparkFailure
 from lakeport.host.packages import pip_requirement
+from lakeport.version import __version__
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
     from lakeport.engine.spark.session import DriverSession
 
 _log = logging.getLogger(__name__)
-_Answer = tuple[str, str, list[str]]
+_Answer = tuple[str, str, list[str], dict[str, str]]
 _checked: WeakKeyDictionary[SparkContext, set[tuple[str, str]]] = WeakKeyDictionary()
 _SILENCE_SECONDS: Final = 60.0
 
@@ -35,6 +39,8 @@ _WAITING: Final = (
     "(spark.cores.max, spark.executor.memory), and can it reach spark.driver.host?"
 )
 _TASKS_PER_CORE: Final = 2  # so that no worker is left out
+_PAGE_SECONDS: Final = 2.0  # timeout for a master's page
+_STOPPED: Final = re.compile(r"stopped SparkContext|SparkContext (has been|was) shut ?down")
 
 
 def check_packages(session: DriverSession, packages: Sequence[str] = ()) -> None:
@@ -44,7 +50,7 @@ def check_packages(session: DriverSession, packages: Sequence[str] = ()) -> None
 
     Raises:
         MissingDependency: one is absent; the hint has the settings that bring it.
-        ConfigError: the workers' Python is another version, or there is none.
+        ConfigError: Python, Spark or lakeport is another version there; or there is no Python.
         SparkFailure: Spark did not start, or has no workers.
     """
     context = session.context
@@ -52,9 +58,9 @@ def check_packages(session: DriverSession, packages: Sequence[str] = ()) -> None
     names = [name for name in (*_ALWAYS, *packages) if (session.python, name) not in known]
     if not names:
         return
-    tasks = max(1, session.cores) * _TASKS_PER_CORE
 
     def ask() -> list[_Answer]:
+        tasks = max(1, session.cores) * _TASKS_PER_CORE
         return run_partitions(session, range(tasks), _package_finder(names))
 
     silence = threading.Timer(_SILENCE_SECONDS, _log.warning, [_WAITING, _SILENCE_SECONDS])
@@ -63,33 +69,46 @@ def check_packages(session: DriverSession, packages: Sequence[str] = ()) -> None
     try:
         answers = run_in_group(session, JobLabel("look for the workers' packages"), ask)
     except LakeportError as error:
-        raise _explain_failure(error) from error.__cause__
+        raise _explain_failure(error, context) from error.__cause__
     finally:
         silence.cancel()
-    absent = {name: (host, python) for host, python, lacks in answers for name in lacks}
+    absent = {name: (host, python) for host, python, lacks, _ in answers for name in lacks}
     if absent:
         lacking = sorted(absent, key=names.index)
         raise _missing_packages_error(lacking, *absent[lacking[0]], is_local=session.is_local)
+    for host, python, _, versions in answers:
+        _check_versions(versions, host, python)
     known |= {(session.python, name) for name in names}
 
 
 def _package_finder(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[_Answer]]:
-    """Return a `mapPartitions` function that yields host, Python and missing packages."""
+    """Return a `mapPartitions` function that yields host, Python, missing packages and versions."""
 
     def look(_: Iterable[int]) -> Iterator[_Answer]:  # nested, so it needs no lakeport
         import importlib
         import socket
         import sys
 
-        lacks = []
+        lacks, versions = [], {}
         for name in names:
             try:
-                importlib.import_module(name)
+                versions[name] = str(getattr(importlib.import_module(name), "__version__", ""))
             except ImportError:
                 lacks.append(name)
-        yield socket.gethostname(), sys.executable, lacks
+        yield socket.gethostname(), sys.executable, lacks, versions
 
     return look
+
+
+def _check_versions(versions: Mapping[str, str], host: str, python: str) -> None:
+    """Raise ConfigError if a worker's lakeport is another version than this process'."""
+    found = versions.get("lakeport", __version__)
+    if found != __version__:
+        raise ConfigError(
+            f"Spark's workers have lakeport {found}, and this process has {__version__} "
+            f"(host {host}, {python})",
+            f"both have to be of one version: {_SHIPPED}{_OTHERWISE}.",
+        )
 
 
 def _missing_packages_error(
@@ -117,12 +136,15 @@ def _missing_packages_error(
     )
 
 
-def _explain_failure(error: LakeportError) -> LakeportError:
-    """Return a clearer error if the cause is a missing or wrong Python; else `error` itself."""
+def _explain_failure(error: LakeportError, context: SparkContext) -> LakeportError:
+    """Return a clearer error if the cause is a wrong Python or Spark; else `error` itself."""
     words = str(error.__cause__)
     if "PYTHON_VERSION_MISMATCH" in words:
+        found = re.search(r"different version:? \(?(\d+)[., ]+(\d+)", words)
+        theirs = "Python " + ".".join(found.groups()) if found else "another version of Python"
         return ConfigError(
-            "Spark's workers run another version of Python than this process",
+            f"Spark's workers run {theirs}, and this process runs "
+            f"Python {sys.version_info.major}.{sys.version_info.minor}",
             "`PYSPARK_PYTHON` (or `spark.pyspark.python`) has to name one of the same version on "
             "the workers; or " + _SHIPPED.rstrip(),
         )
@@ -132,10 +154,38 @@ def _explain_failure(error: LakeportError) -> LakeportError:
             "`PYSPARK_PYTHON` (or `spark.pyspark.python`) has to name its path on the workers; or "
             + _SHIPPED.rstrip(),
         )
-    if "stopped SparkContext" in words:
+    differs = "InvalidClassException" in words  # Java's name for an object of another version
+    if differs or _STOPPED.search(words):
+        own, other = str(context.version), _find_master_version(context)
+        if other and SparkBuild(other, "").minor != SparkBuild(own, "").minor:
+            return ConfigError(
+                f"the master {context.master} runs Spark {other}, and this process runs {own}",
+                f"both have to be of one version: `pip install 'pyspark=={other}'`.",
+            )
+        if differs:
+            return ConfigError(
+                f"Spark's workers run another version of Spark than this process' {own}",
+                "install the PySpark of the cluster's version; the master's page or the "
+                "workers' logs name it.",
+            )
         return SparkFailure(
             "the cluster ended the application before a task ran",
             "its workers could not start executors, or no master answered: look into their logs, "
-            "and check `spark.master` and whether they can reach `spark.driver.host`.",
+            "and check `spark.master` and whether they can reach `spark.driver.host`. An "
+            f"InvalidClassException there means that they run another Spark than {own}.",
         )
     return error
+
+
+def _find_master_version(context: SparkContext) -> str:
+    """Return the Spark version that a standalone master's web page shows; empty if none does."""
+    from urllib.request import urlopen
+
+    scheme, _, addresses = str(context.master).partition("://")
+    port = context.getConf().get("spark.master.ui.port", "8080")
+    for address in addresses.split(",") if scheme == "spark" else ():
+        url = f"http://{address.rpartition(':')[0]}:{port}/"
+        with suppress(OSError, ValueError), urlopen(url, timeout=_PAGE_SECONDS) as page:
+            if found := re.search(rb'class="version\b[^>]*>([\w.-]+)<', page.read()):
+                return found[1].decode()
+    return ""

@@ -32,7 +32,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
@@ -62,6 +61,7 @@ from lakeport.errors import (
 from lakeport.model import EngineReport, Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.hints import format_command
+from lakeport.version import __version__
 from lakeport.writers.base import PartlyLanded
 from lakeport.writers.delta.plain import LACKING_READERS, feature_notes, is_plain, leaves_plain
 from lakeport.writers.delta.plan import DeltaPlan, check_takes_changes
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from lakeport.engine.spark.delta.session import DeltaSession
 
 
-_LAKEPORT: Final = f"lakeport/{version('lakeport')}"
+_LAKEPORT: Final = f"lakeport/{__version__}"
 LEFT_OUT: Final = "nothing was added: the table has had this content before"
 _OVERWRITTEN: Final = "lakeport::overwritten"  # no run has an empty id
 _ONCE: Final = "`once: true` (`--once`) leaves out what was landed before"
