@@ -188,6 +188,7 @@ class StagedFiles:
         self._log = log
         self._read_version: int | None = None
         self._published: set[str] = set()
+        self._visible: set[str] = set()  # those whose publication has succeeded
         self._kept = False
 
     def add(self, staged: Iterable[Staged]) -> None:
@@ -246,7 +247,9 @@ class StagedFiles:
             with suppress(LakeportError):
                 self._storage.delete(key)
         for item in self.staged:
-            self._storage.discard(item)
+            # Only a staging name outlives publication: an upload has ended with it.
+            if self._storage.can_rename_staged or item.key not in self._visible:
+                self._storage.discard(item)
 
     def _may_be_in_log(self) -> bool:
         """Whether the table's log may name one of the published files; True if it can't be read."""
@@ -262,6 +265,7 @@ class StagedFiles:
         """Publish one file; it counts as published even if that fails."""
         self._published.add(item.key)
         self._storage.publish(item, item.key)
+        self._visible.add(item.key)
 
 
 _log = logging.getLogger(__name__)

@@ -146,6 +146,31 @@ def test_files_that_no_table_is_to_name_always_go(tmp_path: Path) -> None:
     assert not (tmp_path / "_lakeport" / "batch" / "1.parquet").exists()
 
 
+def test_an_upload_that_was_published_is_not_aborted(tmp_path: Path) -> None:
+    aborted: list[str] = []
+
+    class Uploads(LocalStorage):
+        can_rename_staged = False
+
+        def discard(self, staged: Staged) -> None:
+            aborted.append(staged.key)
+
+        def publish(self, staged: Staged, key: str) -> None:
+            if key == "t/2.parquet":
+                raise PermissionRefused("no")
+            super().publish(staged, key)
+
+    storage = Uploads(str(tmp_path))
+    files = [staged(storage, f"t/{number}.parquet") for number in range(3)]
+    with StagedFiles(storage, files[:1]) as one:
+        one.publish()
+        one.keep()
+    assert aborted == []
+    with pytest.raises(PermissionRefused), StagedFiles(storage, files[1:]) as one:
+        one.publish()
+    assert aborted == ["t/2.parquet"]
+
+
 def test_the_log_is_not_waited_for_long_once_the_store_was(tmp_path: Path) -> None:
     shortened: list[str] = []
 
