@@ -30,7 +30,7 @@ from lakeport.cli.signals import raise_on_signals
 from lakeport.cli.tables import runs, state, table, tables
 from lakeport.cli.target import target
 from lakeport.cli.warm import warm
-from lakeport.errors import ConfigError, LakeportError
+from lakeport.errors import ConfigError, LakeportError, MissingDependency
 from lakeport.host.packages import hide_pandas
 from lakeport.host.process import forbid_core_dumps, record_command_line
 from lakeport.version import __version__
@@ -218,6 +218,7 @@ def _invoke(program: typer.Typer, name: str, arguments: list[str]) -> Any:
 
     It does not call the program, which would turn every interrupt into one silent exit code.
     """
+    _check_typer()
     command = typer.main.get_command(program)
     try:
         with command.make_context(name, arguments) as context:
@@ -225,6 +226,20 @@ def _invoke(program: typer.Typer, name: str, arguments: list[str]) -> Any:
     except typer.BadParameter.__base__ as error:  # type: ignore[misc]
         problem = _usage_error(error, name)
     raise problem
+
+
+def _check_typer() -> None:
+    """Raise MissingDependency for a typer that misreads flags by the installed click."""
+    if _older(typer.__version__, (0, 16)) and not _older(click := installed("click"), (8, 2)):
+        raise MissingDependency(
+            f"typer {typer.__version__} misreads options with click {click}",
+            "pip install 'click<8.2', or 'typer>=0.16'",
+        )
+
+
+def _older(found: str, than: tuple[int, int]) -> bool:
+    """Whether a version's first two numbers are smaller than these."""
+    return tuple(map(int, found.split(".")[:2])) < than
 
 
 def _usage_error(error: Any, name: str) -> ConfigError:

@@ -20,7 +20,14 @@ from lakeport.cli.options import refuse_secrets
 from lakeport.config.destinations.local import LocalConfig
 from lakeport.engine.spark.jvm import java
 from lakeport.engine.spark.jvm.java import find_java
-from lakeport.errors import ConfigError, InputError, LakeportError, RunMismatch, SchemaConflict
+from lakeport.errors import (
+    ConfigError,
+    InputError,
+    LakeportError,
+    MissingDependency,
+    RunMismatch,
+    SchemaConflict,
+)
 from lakeport.loading import plan as planning
 from lakeport.loading import run as landing
 from lakeport.loading.plan import LandingPlan
@@ -523,3 +530,27 @@ def test_a_command_for_a_table_that_is_asked_to_end(
     err = capsys.readouterr().err
     assert f"interrupted; {words}" in err or words in err
     assert "landed" not in err and "--run-id" not in err
+
+
+@pytest.mark.parametrize(
+    ("typer_version", "click_version", "refused"),
+    [
+        ("0.9.0", "8.5.1", True),
+        ("0.15.3", "8.2.0", True),
+        ("0.15.4", "8.1.8", False),
+        ("0.16.0", "8.2.0", False),
+    ],
+)
+def test_a_typer_that_misreads_options_is_refused(
+    typer_version: str,
+    click_version: str,
+    refused: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With such a pair every command printed the version and did nothing."""
+    monkeypatch.setattr("typer.__version__", typer_version)
+    monkeypatch.setattr("lakeport.cli.app.installed", lambda _: click_version)
+    assert main(["version"]) == (MissingDependency.exit_code if refused else 0)
+    told = f"typer {typer_version} misreads options with click {click_version}"
+    assert (told in capsys.readouterr().err) is refused
