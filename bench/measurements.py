@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from bench import data, databases, growth, looks, merge, new_files, transforms
+from bench import data, databases, growth, looks, merge, new_files, store_requests, transforms
 from bench.comparison import Asked, Comparison
 from bench.contestants import COLD, DELTA_RS, DLT_ARROW, ENGINES, LAND, THREADS, WARM
 from bench.environments import PEERS, script
@@ -171,6 +171,7 @@ MEASUREMENTS: dict[str, Callable[[Asked, Places, Results], None]] = {
     "workers on files": growth.workers_on_files,
     "growth": growth.sizes,
     "driver": growth.driver,
+    "requests": store_requests.measure,
     "pages": looks.pages,
     "new files": new_files.measure,
     "transforms": transforms.measure,

@@ -96,6 +96,7 @@ MEASURED = {
     "workers on files": "Workers, on CSV files in a folder",
     "growth": "Growth",
     "driver": "The driver of a cluster, as the input grows",
+    "requests": "Requests to the store",
     "new files": "Small JSON files, 100 of them new",
     "transforms": "Rows that a query makes, or that are held to expectations",
     "pages": "Pages, of a table by its versions and of a lake by its tables",
