@@ -230,7 +230,11 @@ def _invoke(program: typer.Typer, name: str, arguments: list[str]) -> Any:
 
 def _check_typer() -> None:
     """Raise MissingDependency for a typer that misreads flags by the installed click."""
-    if _older(typer.__version__, (0, 16)) and not _older(click := installed("click"), (8, 2)):
+    if not _older(typer.__version__, (0, 16)):
+        return
+    from importlib.metadata import version as installed
+
+    if not _older(click := installed("click"), (8, 2)):
         raise MissingDependency(
             f"typer {typer.__version__} misreads options with click {click}",
             "pip install 'click<8.2', or 'typer>=0.16'",

@@ -550,7 +550,7 @@ def test_a_typer_that_misreads_options_is_refused(
 ) -> None:
     """With such a pair every command printed the version and did nothing."""
     monkeypatch.setattr("typer.__version__", typer_version)
-    monkeypatch.setattr("lakeport.cli.app.installed", lambda _: click_version)
+    monkeypatch.setattr("importlib.metadata.version", lambda _: click_version)
     assert main(["version"]) == (MissingDependency.exit_code if refused else 0)
     told = f"typer {typer_version} misreads options with click {click_version}"
     assert (told in capsys.readouterr().err) is refused
