@@ -19,6 +19,8 @@ MANY = "; ".join([LAND] * 20)
     [
         (f"{MANY}; table show {{lake}}/t", COMMAND),
         ("table vacuum {lake}/t --retain 1", "`(--force)`"),
+        (f"{MANY}; table query {{lake}}/t 'OPTIMIZE t'", COMMAND),
+        ("table query t 'vacuum t RETAIN 168 HOURS' --to {lake} --set give_up_after=9", COMMAND),
     ],
 )
 def test_what_a_hint_names_works(tmp_path: Path, commands: str, pattern: str) -> None:

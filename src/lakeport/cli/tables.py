@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from lakeport.cli.output.formatting import format_facts, format_time, format_val
 from lakeport.cli.output.help import KEEP, LOOK, Guard, command_help, make_group
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import EngineReport
+from lakeport.schema.hints import format_command
 from lakeport.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ class Invocation:
     name: str
     config: DestinationConfig  # of the lake, or of the table's store
     tables: tuple[Table, ...] = ()  # the one table; empty for a command about a lake
+    words: tuple[str, ...] = ()  # that name the table in such a command
     debug: bool = False
 
     @property
@@ -157,10 +158,10 @@ def _build_command(body: Body, parameters: Sequence[Parameter], cut_off: tuple[s
     ) -> None:
         output: Output = Json() if json_out else Console()
         to = own.pop("to", None)
-        history = shlex.join(["lakeport", "table", "history", name, *(("--to", to) if to else ())])
+        words = (name, *(("--to", to) if to else ()))
         message, hint = cut_off
-        words = message, hint.replace("{history}", f"`{history}`")
-        with Guard(output, debug, cut_off=words) as guard:
+        hint = hint.replace("{history}", format_command("table", "history", *words))
+        with Guard(output, debug, cut_off=(message, hint)) as guard:
             output.begin(f"looking at {name}" if cut_off is _READS else f"working on {name}")
             from lakeport.config.load import load_target
             from lakeport.lake.table import Table
@@ -170,7 +171,8 @@ def _build_command(body: Body, parameters: Sequence[Parameter], cut_off: tuple[s
             config = tables[0].config if tables else load_target(name, given)
             guard.protect(config, to if of_table else name, set_keys)
             refuse_secrets(given, type(config))
-            body(Invocation(output, name, config, tables, debug), **own)
+            words += tuple(word for pair in set_keys or () for word in ("--set", pair))
+            body(Invocation(output, name, config, tables, words, debug), **own)
 
     return make_command(command, body, [*parameters, *COMMON])
 
@@ -371,7 +373,10 @@ def query(
     ] = 600,
 ) -> None:
     """Run Spark SQL on a table."""
+    from lakeport.lake.snapshots import check_query_start
+
     as_of = _version_arguments(version, timestamp)
+    check_query_start(sql, *command.words)
     _show_rows(command, command.table.query(sql, limit=limit, timeout=timeout, **as_of))
 
 

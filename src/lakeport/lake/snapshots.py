@@ -42,6 +42,20 @@ _LOST = (
 
 _BEGINNING = re.compile(r"(?:[\s(]|--(?:\\\n|[^\n])*)*([A-Za-z]\w*|$)?")
 _QUERIES = frozenset({"select", "with", "from", "values", "table"})
+_COMMANDS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    r"optimize\b": (
+        "optimize",
+        {
+            "--where": r"\bwhere\s+(.+?)(?:\s+zorder\b.*|\s*;?\s*)$",
+            "--zorder": r"\bzorder\s+by\s*\(?\s*([^();]+?)\s*\)?\s*;?\s*$",
+        },
+    ),
+    r"vacuum\b": ("vacuum", {"--retain": r"\bretain\s+(\d+)\s", "--dry-run": r"\bdry\s+run\b"}),
+    r"restore\b.*\bversion\b": ("restore", {"--version": r"\bversion\s+as\s+of\s+(\d+)"}),
+    r"desc(?:ribe)?\s+history\b": ("history", {}),
+    r"desc(?:ribe)?\b": ("show", {}),
+}
+"""Beginning of a statement -> name of the command, and its options with their patterns."""
 
 
 @dataclass(frozen=True)
@@ -325,19 +339,43 @@ def missing_files_error(uri: str, version: int) -> SourceError:
     )
 
 
-def check_query_start(sql: str) -> None:
+def check_query_start(sql: str, *table: str) -> None:
     """Raise ConfigError if a SQL text is empty, or its first word can't begin a query.
 
-    >>> check_query_start("-- the newest\\n(SELECT max(id) FROM t)")
+    Args:
+        table: words that name the table on the command line; the hint has the command for it.
+
+    >>> check_query_start("-- the newest\\n(SELECT max(id) FROM t)", "./lake/flights")
     """
     found = _BEGINNING.match(sql)
     word = found[1] if found else None
     if word == "":
         raise ConfigError("this is not one query: it is empty", SINGLE_SELECT)
     if word is not None and word.lower() not in _QUERIES:
+        command = _find_command(sql[sql.index(word) :], table)
         raise ConfigError(
-            f"this is not one query of the table alone: it begins with {word!r}", SINGLE_SELECT
+            f"this is not one query of the table alone: it begins with {word!r}",
+            f"{command} does that; here, {SINGLE_SELECT}" if command else SINGLE_SELECT,
         )
+
+
+def _find_command(sql: str, table: Sequence[str]) -> str:
+    """Return the command that does what a statement of Spark SQL does, or "" if none does.
+
+    >>> _find_command("OPTIMIZE t ZORDER BY (user_id, day)", ["./lake/users"])
+    "`lakeport table optimize ./lake/users --zorder 'user_id, day'`"
+    >>> _find_command("DROP TABLE t", ["./lake/users"])
+    ''
+    """
+    for beginning, (name, options) in _COMMANDS.items():
+        if not re.match(beginning, sql, re.IGNORECASE):
+            continue
+        words = []
+        for option, pattern in options.items():
+            if found := re.search(pattern, sql, re.IGNORECASE | re.DOTALL):
+                words += [option, *found.groups()]
+        return format_command("table", name, *table, *words)
+    return ""
 
 
 def read_table(spark: SparkSession, uri: str, version_or_files: FilesSnapshot | int) -> DataFrame:

@@ -198,7 +198,7 @@ class Table:
         from lakeport.engine.sql.policy import query_table
         from lakeport.lake.snapshots import check_query_start, fetch_rows, read_table
 
-        check_query_start(sql)
+        check_query_start(sql, self.uri)
         found = self._read_versions().find_version_or_files(version, timestamp)
         names = ("t", self.uri.rstrip("/").rsplit("/", 1)[-1])
         with self._open_engine() as engine:

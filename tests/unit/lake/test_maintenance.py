@@ -41,6 +41,10 @@ def test_sort_columns_are_the_tables_own() -> None:
         (lambda table: table.query("slect 1"), "it begins with 'slect'"),
         (lambda table: table.query("-- newest\n(DROP TABLE t)"), "it begins with 'DROP'"),
         (lambda table: table.query(" -- SELECT 1"), "it is empty"),
+        (
+            lambda table: table.query("OPTIMIZE t"),
+            "`lakeport table optimize .*/t` does that; here,",
+        ),
     ],
 )
 def test_mistakes_do_not_wait_for_spark(
@@ -59,4 +63,31 @@ def test_mistakes_do_not_wait_for_spark(
     "sql", ["/* DROP */ SELECT 1", "`t`", "-- a \\\nDROP\nselect 1", "((FROM t))"]
 )
 def test_what_may_be_a_query_is_left_to_spark(sql: str) -> None:
-    check_query_start(sql)
+    check_query_start(sql, "t")
+
+
+@pytest.mark.parametrize(
+    ("sql", "command"),
+    [
+        ("OPTIMIZE delta.`s3://b/t`", "optimize t"),
+        (
+            "optimize t WHERE day = '2026-01-01';",
+            "optimize t --where 'day = '\"'\"'2026-01-01'\"'\"''",
+        ),
+        (
+            "OPTIMIZE t WHERE a > 1\nZORDER BY (user_id, event_date);",
+            "optimize t --where 'a > 1' --zorder 'user_id, event_date'",
+        ),
+        ("VACUUM t RETAIN 168 HOURS DRY RUN", "vacuum t --retain 168 --dry-run"),
+        ("RESTORE TABLE t TO VERSION AS OF 3", "restore t --version 3"),
+        ("DESCRIBE HISTORY t LIMIT 2", "history t"),
+        ("desc detail t", "show t"),
+        ("UPDATE t SET a = 1", ""),
+        ("RESTORE t TO TIMESTAMP AS OF '2026-01-01'", ""),
+    ],
+)
+def test_statements_with_a_command(sql: str, command: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_query_start(sql, "t")
+    said = f"`lakeport table {command}` does that; here, " if command else ""
+    assert caught.value.hint == f"{said}write a single SELECT on `t`; nothing else runs."
