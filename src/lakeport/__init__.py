@@ -17,6 +17,7 @@ lakeport.Table("./lake/people").preview(5)
 | `tables(to)`, `runs(to)` | list a lake's tables, or its runs |
 | `quarantined(to)`, `replay(to, table)` | list rejected records, or land them again |
 | `check(to)` | test the connection to a target |
+| `spark(to)`, `configure_spark(builder, to)` | get a Spark session for a lake, or set up your own |
 | `page(to)` | write an HTML page about a lake, a table or a run |
 
 A target is a folder, a URI, a config file or a mapping of keys. `lakeport.config.keys` lists the
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
         VacuumReport,
     )
     from lakeport.lake.runs import LakeRun, runs
+    from lakeport.lake.session import configure_spark, spark
     from lakeport.lake.table import Table
     from lakeport.lake.tables import LakeTable, tables
     from lakeport.loading.check import CheckReport, check
@@ -167,6 +169,7 @@ __all__ = [
     "VacuumReport",
     "__version__",
     "check",
+    "configure_spark",
     "land",
     "land_stream",
     "page",
@@ -175,6 +178,7 @@ __all__ = [
     "replay",
     "run",
     "runs",
+    "spark",
     "tables",
 ]
 
@@ -212,6 +216,7 @@ _HOMES = {
             "UndoReport VacuumReport"
         ),
         "lakeport.lake.runs": "LakeRun runs",
+        "lakeport.lake.session": "configure_spark spark",
         "lakeport.lake.table": "Table",
         "lakeport.lake.tables": "LakeTable tables",
     }.items()

@@ -434,6 +434,10 @@ class Storage(Protocol):
         """
         return {}
 
+    def session_settings(self) -> Mapping[str, str]:
+        """Return the settings by which a user's Spark session reaches the store."""
+        return self.hadoop_settings()
+
     def stage(self, key: str, content_type: str) -> StageWriter:
         """Begin to stage an object under a key; return its writer."""
 

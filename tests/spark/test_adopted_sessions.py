@@ -25,20 +25,26 @@ _BUILD = """
 import sys, lakeport
 from pyspark.sql import SparkSession
 
-def build(**settings):
-    common = {
-        "spark.ui.enabled": "false",
-        "spark.log.level": "OFF",
-        "spark.databricks.delta.snapshotPartitions": "2",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-    }
-    builder = SparkSession.builder.master("local[2]")
-    for name, value in {**common, **settings}.items():
+COMMON = {
+    "spark.master": "local[2]",
+    "spark.ui.enabled": "false",
+    "spark.log.level": "OFF",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+
+def start_builder(**settings):
+    builder = SparkSession.builder
+    for name, value in {**COMMON, **settings}.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    return builder
+
+def build(**settings):
+    return start_builder(**settings).getOrCreate()
 
 def refused(function, *arguments, **keys):
     try:
@@ -65,7 +71,7 @@ def run_alone(script: str, folder: Path) -> list[str]:
         capture_output=True,
         text=True,
         env={**kept, "PATH": paths, "AWS_EC2_METADATA_DISABLED": "true", **home, **with_cache},
-        timeout=300,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
@@ -218,6 +224,156 @@ def test_a_session_with_delta_as_its_manual_says(tmp_path: Path, minio: Minio) -
         there = DeltaTable(f"s3://{bucket}/lake/{name}", storage_options=minio.delta_options)
         assert there.to_pyarrow_table().num_rows == rows
     assert DeltaTable(tmp_path / "lake" / "copy").to_pyarrow_table().num_rows == 3
+
+
+def test_a_session_of_ours_is_the_users_from_then_on(tmp_path: Path, minio: Minio) -> None:
+    bucket = minio.create_bucket("lake-session")
+    keys = {
+        "aws_access_key_id": minio.access_key,
+        "aws_secret_access_key": minio.secret_key,
+        "aws_endpoint": minio.endpoint,
+    }
+    found = run_alone(
+        f"""
+        import os, subprocess, urllib.request
+        to, table = "s3://{bucket}/lake", "s3://{bucket}/lake/users"
+        spark = lakeport.spark(to=to, **{keys!r}, spark={{**COMMON, "spark.ui.enabled": "true"}})
+        context = spark.sparkContext
+        frame = spark.range(100).selectExpr("id AS user_id", "date'2026-01-01' AS event_date")
+        for _ in range(2):
+            frame.write.format("delta").mode("append").save(table)
+        frame.write.parquet(to + "/files")
+        name = f"delta.`{{table}}`"
+        print(spark.sql(f"OPTIMIZE {{name}} ZORDER BY (user_id, event_date)").first().path)
+        spark.sql(f"OPTIMIZE {{name}}")
+        spark.sql(f"VACUUM {{name}} RETAIN 168 HOURS")
+        print(*(row.operation for row in spark.sql(f"DESCRIBE HISTORY {{name}}").collect()))
+        print(spark.sql(f"SELECT count(*) FROM {{name}} VERSION AS OF 1").first()[0])
+        print(spark.read.parquet(to + "/files").count(), spark.read.parquet(
+            "s3a://{bucket}/lake/files").count())
+
+        # Loads use it, with its credentials, and other settings and jars replace it never.
+        landed = lakeport.land(frame, to, table="landed")
+        lakeport.land([{{"id": 1}}], {str(tmp_path / "lake")!r}, table="t",
+                      spark={{"spark.sql.shuffle.partitions": "3"}})
+        assert landed.engine.application == context.applicationId
+        assert lakeport.spark(to={str(tmp_path)!r}) is spark
+        print(spark.read.parquet(to + "/landed").count())
+
+        context.addFile({str(Path(__file__))!r})  # sends the options of Hadoop to the page
+        shown = [context.getConf().getAll(), spark.sql("SET -v").collect()]
+        pages = "/environment/", f"/api/v1/applications/{{context.applicationId}}/environment"
+        for page in pages:
+            with urllib.request.urlopen(context.uiWebUrl + page) as answer:
+                shown.append(answer.read().decode())
+        assert "fs.s3a.bucket.{bucket}.endpoint" in shown[-1]
+        lines = subprocess.run(["ps", "axww", "-o", "ppid=,args="], capture_output=True, text=True)
+        ours = [line for line in lines.stdout.splitlines() if line.split()[0] == str(os.getpid())]
+        assert any("spark" in line for line in ours)
+        assert {minio.secret_key!r} not in str(shown) + str(ours)
+
+        spark.stop()
+        lakeport.land([{{"id": 1}}], {str(tmp_path / "lake")!r}, table="t")
+        ps = ["ps", "ax", "-o", "ppid=,stat=,comm="]
+        found = subprocess.run(ps, capture_output=True, text=True).stdout.splitlines()
+        found = [line.split() for line in found]
+        print(sum(parent == str(os.getpid()) and stat[0] != "Z" and name == "java"
+                  for parent, stat, name, *_ in found))
+        """,
+        tmp_path,
+    )
+    path, history, old, counts, landed, machines = found[-6:]
+    assert path == f"s3://{bucket}/lake/users"
+    assert history == "OPTIMIZE WRITE WRITE"
+    assert (old, counts, landed, machines) == ("200", "100 100", "100", "1")
+
+
+def test_a_builder_gets_jars_settings_and_credentials(
+    tmp_path: Path, minio: Minio, fake_gcs: FakeGcs, azurite: Azurite
+) -> None:
+    bucket = minio.create_bucket("lake-builder")
+    fake_gcs.create_bucket("lake-builder")
+    azurite.create_container("lake-builder")
+    keys = {
+        "aws_access_key_id": minio.access_key,
+        "aws_secret_access_key": minio.secret_key,
+        "aws_endpoint": minio.endpoint,
+    }
+    table = azurite.uri("lake-builder", "t")
+    away = {
+        "destination": "delta_lake_azure",
+        "table_uri": table,
+        "access_key": azurite.account_key,
+        "azure_endpoint": azurite.endpoint,
+    }
+    found = run_alone(
+        f"""
+        import os, subprocess
+        builder = start_builder(**{{"spark.redaction.regex": "(?i)mine|secret|key"}})
+        same = lakeport.configure_spark(builder, to="s3://{bucket}/lake", **{keys!r})
+        assert same is builder
+        lakeport.configure_spark(builder, to={away!r})
+        lakeport.configure_spark(
+            builder, to="gs://lake-builder/lake", google_endpoint={fake_gcs.endpoint!r})
+        assert {minio.secret_key!r} not in str(builder._options)
+        spark = builder.getOrCreate()
+        assert spark.conf.get("spark.redaction.regex") == "(?i)mine|secret|key"
+        lines = subprocess.run(["ps", "axww", "-o", "ppid=,args="], capture_output=True, text=True)
+        ours = [line for line in lines.stdout.splitlines() if line.split()[0] == str(os.getpid())]
+        assert "lakeport-logstore.jar" in str(ours)
+        for secret in ({minio.secret_key!r}, {azurite.account_key!r}):
+            assert secret not in str(ours)
+        frame = spark.range(100)
+        for place in ("s3://{bucket}/lake/t", "gs://lake-builder/lake/t", {table!r}):
+            frame.write.format("delta").save(place.replace("abfss:", "abfs:"))
+        frame.write.parquet("gs://lake-builder/lake/files")
+        to = {{"destination": "delta_lake_s3", "bucket": "{bucket}", "object_key_path": "lake"}}
+        lakeport.land(frame, to, table="landed", **{keys!r})  # which stay the session's own
+        lakeport.land(frame, to, table="landed")
+        lakeport.land(frame, "gs://lake-builder/lake", table="landed")
+        lakeport.land(frame, {{"destination": "delta_lake_azure", "table_uri": {table!r}}})
+        print(
+            spark.sql("SELECT count(*) FROM delta.`s3://{bucket}/lake/t`").first()[0],
+            spark.sql("SELECT count(*) FROM delta.`s3://{bucket}/lake/landed`").first()[0],
+            spark.sql("SELECT count(*) FROM delta.`gs://lake-builder/lake/t`").first()[0],
+            spark.read.format("delta").load({table!r}.replace("abfss:", "abfs:")).count(),
+            spark.read.parquet("gs://lake-builder/lake/files").count(),
+            spark.read.parquet("gs://lake-builder/lake/landed").count(),
+        )
+        spark.sql("OPTIMIZE delta.`s3://{bucket}/lake/landed`")
+        assert builder.getOrCreate() is spark
+        """,
+        tmp_path,
+    )
+    assert found[-1] == "100 200 100 200 100 100"
+
+
+def test_a_session_for_google_and_one_that_lacks_its_jars(
+    tmp_path: Path, fake_gcs: FakeGcs
+) -> None:
+    fake_gcs.create_bucket("lake-session")
+    found = run_alone(
+        f"""
+        to, keys = "gs://lake-session/lake", {{"google_endpoint": {fake_gcs.endpoint!r}}}
+        spark = lakeport.spark(to=to, spark=COMMON, **keys)
+        spark.range(10).write.parquet(to + "/t")
+        lakeport.land(spark.range(5), to, table="u")
+        print(spark.read.parquet(to + "/t").count(), spark.read.parquet(to + "/u").count())
+        spark.stop()
+
+        lakeport.land([{{"id": 1}}], {str(tmp_path / "lake")!r}, table="t")  # a session of ours
+        builder = lakeport.configure_spark(SparkSession.builder, to, **keys)
+        print(refused(builder.getOrCreate).replace("\\n", " "))
+        print(refused(lakeport.spark, to, engine="threads").splitlines()[0])
+        """,
+        tmp_path,
+    )
+    counts, said, threads = found[-3:]
+    assert counts == "10 5"
+    assert said.startswith("ConfigError: the active Spark session lacks the class com.google.cloud")
+    assert '.config("spark.jars", "https://repo1.maven.org/' in said
+    assert "packages" not in said
+    assert threads.startswith("ConfigError: a session for a lake takes Spark, and `engine` is")
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from lakeport.units import format_count, format_size, pluralize
 if TYPE_CHECKING:
     from lakeport.loading.check import CheckReport
 
-_NEEDS = {"delta": "delta", "s3": "s3a", "azure": "azure"}
+_NEEDS = {"delta": "delta", "s3": "s3a", "azure": "azure", "gcs": "gcs"}
 """Word of `--for` -> name of its jars in `spark.jvm.jars`."""
 _PACKAGES = ("lakeport", "pyspark", "pyarrow")
 
@@ -63,7 +63,9 @@ def jars(
     needs: Annotated[
         str,
         typer.Option(
-            "--for", metavar="A,B", help="Stores and tables to get jars for: delta, s3, azure, all."
+            "--for",
+            metavar="A,B",
+            help="Stores and tables to get jars for: delta, s3, azure, gcs, all.",
         ),
     ] = "delta",
     json_out: JsonOut = False,

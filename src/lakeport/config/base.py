@@ -424,6 +424,11 @@ class DestinationConfig(BaseModel):
         """Return the names of the jars that connect Spark to the store; empty for a folder."""
         return cls.delta_jars - {"delta"}
 
+    @classmethod
+    def session_jars(cls) -> frozenset[str]:
+        """Return the names of the jars of a session that reads and writes lakes in the store."""
+        return cls.delta_jars | {"delta"}
+
     @property
     def table_pattern(self) -> str | None:
         """Pattern of the tables' folder names, `{stream}` included; None: the stream's name."""

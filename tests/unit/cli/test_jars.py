@@ -59,7 +59,7 @@ def test_for_machines(capsys: Cap, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("given", "word"), [("delta,nope", "'nope'"), (",", "nothing")])
 def test_what_nothing_is_known_for(capsys: Cap, given: str, word: str) -> None:
     assert main(["jars", "--for", given]) == 2
-    assert f"`--for` names {word}\n\nHint: it takes delta, s3, azure and all." in (
+    assert f"`--for` names {word}\n\nHint: it takes delta, s3, azure, gcs and all." in (
         capsys.readouterr().err
     )
 

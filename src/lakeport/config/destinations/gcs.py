@@ -91,6 +91,11 @@ class GoogleCloudStorageConfig(BucketConfig):
         default="parquet", description="Format of the files: parquet or csv."
     )
 
+    @classmethod
+    def session_jars(cls) -> frozenset[str]:
+        """Return the names of the jars for Delta and for Google's connector."""
+        return frozenset({"delta", "gcs"})
+
     def storage(self) -> GcsStorage:
         """Return the Google Cloud storage, rooted at `object_key_path` in the bucket.
 

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from socket import SHUT_RDWR
@@ -27,6 +27,7 @@ _CLASSES: Final = {
     "delta": "org.apache.spark.sql.delta.DeltaLog",
     "s3a": "org.apache.hadoop.fs.s3a.S3AFileSystem",
     "azure": "org.apache.hadoop.fs.azurebfs.AzureBlobFileSystem",
+    "gcs": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
 }
 _PACKAGES: Final = {
     "delta": ("delta-spark",),
@@ -96,13 +97,20 @@ def _drop_parents_context(context: SparkContext) -> bool:
     return True
 
 
-def check_session(spark: SparkSession, needs: frozenset[str], *, commits: bool = True) -> None:
+def check_session(
+    spark: SparkSession,
+    needs: frozenset[str],
+    *,
+    commits: bool = True,
+    schemes: Sequence[str] = ("s3a",),
+) -> None:
     """Raise ConfigError if a user's session lacks classes or settings for needs like `delta`.
 
     The hint has the settings to build it with.
 
     Args:
         commits: whether delta-spark may commit while others do, for which S3 takes a log store.
+        schemes: those of S3's URIs that take the log store.
     """
     wanted: dict[str, str] = {}
     lacking: list[str] = []
@@ -115,10 +123,14 @@ def check_session(spark: SparkSession, needs: frozenset[str], *, commits: bool =
                 lacking.append(value.rpartition(".")[2])
     alone = ""
     if commits and {"delta", "s3a"} <= needs:
-        alone = _check_log_store(spark, wanted, lacking)
+        alone = _check_log_store(spark, wanted, lacking, schemes)
     absent = sorted(need for need in needs if not _has_class(spark, _CLASSES[need]))
     if absent:
-        wanted["spark.jars.packages"] = ",".join(_packages(absent, _running_build(spark)))
+        packages, files = _find_jars(absent, _running_build(spark))
+        if packages:
+            wanted["spark.jars.packages"] = ",".join(packages)
+        if files:
+            wanted["spark.jars"] = ",".join(filter(None, [wanted.get("spark.jars"), *files]))
         excluded = [name for need in absent for name in _EXCLUDED.get(need, ())]
         if excluded:
             wanted["spark.jars.excludes"] = ",".join(excluded)
@@ -145,17 +157,20 @@ def check_version(context: SparkContext) -> None:
         )
 
 
-def _check_log_store(spark: SparkSession, wanted: dict[str, str], lacking: list[str]) -> str:
+def _check_log_store(
+    spark: SparkSession, wanted: dict[str, str], lacking: list[str], schemes: Sequence[str]
+) -> str:
     """Add to `wanted` and `lacking` if the session's S3 log store can't serve two writers.
 
     Return hints on its jars and to do without such a store; empty if the session has one.
     """
     before, conf, kept = len(lacking), spark.sparkContext.getConf(), ""
-    used = conf.get("spark.delta.logStore.s3a.impl") or conf.get("spark.delta.logStore.class") or ""
-    if used in _UNSAFE_LOG_STORES:
+    common = conf.get("spark.delta.logStore.class") or ""
+    used = {conf.get(f"spark.delta.logStore.{scheme}.impl") or common for scheme in schemes}
+    if used.intersection(_UNSAFE_LOG_STORES):
         wanted.update(LOG_STORE_SETTINGS)
         lacking.append("a log store for S3 that is safe for two writers")
-    if used in (*_UNSAFE_LOG_STORES, LOG_STORE) and not _has_class(spark, LOG_STORE):
+    if used.intersection((*_UNSAFE_LOG_STORES, LOG_STORE)) and not _has_class(spark, LOG_STORE):
         wanted["spark.jars"] = str(jars.LOG_STORE)
         lacking.append(f"the class {LOG_STORE}")
         kept = _KEPT_JARS if conf.get("spark.jars") else ""
@@ -168,19 +183,22 @@ def _running_build(spark: SparkSession) -> SparkBuild:
     return SparkBuild(str(spark.version), scala.rpartition(".")[0])
 
 
-def _packages(needs: Iterable[str], spark: SparkBuild) -> list[str]:
-    """Return Maven coordinates for needs on a Spark; MissingDependency if none are known."""
-    found = []
+def _find_jars(needs: Iterable[str], spark: SparkBuild) -> tuple[list[str], list[str]]:
+    """Return Maven coordinates, and URLs of shaded jars, for needs on a Spark.
+
+    MissingDependency if none are known.
+    """
+    packages, files = [], []
     for need in needs:
         pinned = jars.pinned_jars(need, spark)
         if not pinned:
             raise jars.no_jars_error(need, spark)
-        found += [
-            f"{jar.group}:{jar.artifact}:{jar.version}"
-            for jar in pinned
-            if jar.artifact.partition("_")[0] in _PACKAGES[need]
-        ]
-    return found
+        for jar in pinned:
+            if jar.classifier:
+                files.append(f"{jars.CENTRAL}/{jar.path}")
+            elif jar.artifact.partition("_")[0] in _PACKAGES[need]:
+                packages.append(f"{jar.group}:{jar.artifact}:{jar.version}")
+    return packages, files
 
 
 def _has_class(spark: SparkSession, name: str) -> bool:

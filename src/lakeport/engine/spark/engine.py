@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from lakeport.engine.base import Engine, SessionRequest
 from lakeport.engine.spark import active_context, jobs, workers
-from lakeport.engine.spark.filesystems import configure_store
+from lakeport.engine.spark.filesystems import configure_store, connect_store
 from lakeport.engine.spark.jobs import JobLabel, ReadingFrame
 from lakeport.engine.spark.session import DriverSession
 from lakeport.engine.tasks import gather_results
@@ -162,6 +162,19 @@ class SparkEngine(Engine):
         self.name_jobs(step)
         return DeltaSession(self.session.spark, self.secrets)
 
+    def open_lake(
+        self, needs: frozenset[str], root: str, settings: Mapping[str, str], *, commits: bool
+    ) -> SparkSession:
+        """Connect the session to a store, and return it for the user to keep.
+
+        See `delta_session` for the arguments and the errors, and `DriverSession.hand_over`.
+        """
+        spark = self.session.spark
+        active_context.check_session(spark, needs, commits=commits, schemes=("s3a", "s3"))
+        connect_store(self.session, root, settings)
+        DriverSession.hand_over()
+        return spark
+
     def name_jobs(self, step: str) -> None:
         """Label this thread's Spark jobs with `step`, but not on a user's own thread."""
         if not self.adopted or self._thread != threading.get_ident():
@@ -216,8 +229,9 @@ class SparkEngine(Engine):
 
     def stop(self, *, for_all: bool = False) -> None:
         """Stop lakeport's own session, unless others use it; see `Engine.stop`."""
-        if not self.session.streams and (for_all or not self.session.is_shared):
-            self.session.stop()
+        session = self.session
+        if not (session.adopted or session.streams) and (for_all or not session.is_shared):
+            session.stop()
 
     def count_streams(self, change: int) -> None:
         """Add to the number of streams on the session, which is not replaced while it has any."""

@@ -20,6 +20,7 @@ from lakeport.engine.failures import translate_errors
 from lakeport.engine.spark import active_context
 from lakeport.engine.spark.jvm.calls import java_class
 from lakeport.errors import ConfigError
+from lakeport.scrub import is_secret_name
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -36,6 +37,9 @@ _SDK_V1_PROVIDERS: Final = {
     "io.lakeport.aws.AssumedRole": "io.lakeport.aws.v1.AssumedRole",
 }
 """Credentials providers of S3A -> those of Hadoop 3.3, which has the AWS SDK v1."""
+
+_USERS_SOURCE: Final = "a user of lakeport"
+"""Source of the options that a user asked for; loads take them for the user's own."""
 
 _TRUST_STORE: Final = "javax.net.ssl.trustStore"
 _lock = threading.Lock()
@@ -64,11 +68,35 @@ def configure_store(
             if not session.adopted:  # the caller has checked the user's
                 active_context.check_session(session.spark, frozenset({"delta", "s3a"}))
             _check_create_flags(session, urlsplit(store_uri).netloc)
-        if known.get(store_uri) != settings:
+        settings = _for_sdk(session, settings)
+        if known.get(store_uri) != settings and not _has_options(session, settings):
             if not session.adopted and _uses_tls(store_uri, settings):
                 trust_certificates(context)
             _apply_settings(session, store_uri, settings, known.get(store_uri))
             known[store_uri] = dict(settings)
+
+
+def connect_store(session: DriverSession, root: str, settings: Mapping[str, str]) -> None:
+    """Set Hadoop's options for a store as the user's own, and let `s3://` name S3 like `s3a://`.
+
+    Loads without credentials of their own find these. See `configure_store` for the arguments.
+    """
+    context, store_uri = session.context, store_root(root)
+    scheme, _, bucket = store_uri.partition("://")
+    with _lock:
+        if not session.adopted and _uses_tls(store_uri, settings):
+            trust_certificates(context)
+        conf = context._jsc.hadoopConfiguration()
+        keys = {key: value for key, value in settings.items() if is_secret_name(key)}
+        renewed = any(conf.get(key) not in (None, value) for key, value in keys.items())
+        settings = _for_sdk(session, settings)
+        if scheme == "s3a" and not conf.get("fs.s3.impl"):
+            settings["fs.s3.impl"] = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+        session.set_hadoop_settings(settings, _USERS_SOURCE)
+        _configured.get(context, {}).pop(store_uri, None)
+        for name in ("s3", "s3a") if scheme == "s3a" else (scheme,):
+            if renewed:
+                _close_file_system(session, f"{name}://{bucket}")
 
 
 def store_root(root: str) -> str:
@@ -88,8 +116,6 @@ def _apply_settings(
     old_settings: Mapping[str, str] | None,
 ) -> None:
     """Set Hadoop's options for a store; if they changed, unset old ones and close its client."""
-    if _has_sdk_v1(session):
-        settings = {key: _SDK_V1_PROVIDERS.get(text, text) for key, text in settings.items()}
     session.set_hadoop_settings(settings)
     if old_settings is None:
         return
@@ -99,10 +125,18 @@ def _apply_settings(
         _close_file_system(session, store_uri)
 
 
-def _has_sdk_v1(session: DriverSession) -> bool:
-    """Whether the session's S3A has the AWS SDK v1: Hadoop 3.3, which Spark 3.5 brings."""
+def _has_options(session: DriverSession, settings: Mapping[str, str]) -> bool:
+    """Whether a user's session has all of a store's options already, so that they stay its own."""
+    conf = session.context._jsc.hadoopConfiguration()
+    own = session.adopted and bool(settings)
+    return own and all(conf.get(key) == value for key, value in settings.items())
+
+
+def _for_sdk(session: DriverSession, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return S3A's options with the classes of the AWS SDK v1 on Hadoop 3.3, as Spark 3.5 has."""
     version = java_class(session.context._jvm, "org.apache.hadoop.util.VersionInfo").getVersion()
-    return str(version).startswith("3.3.")
+    names = _SDK_V1_PROVIDERS if str(version).startswith("3.3.") else {}
+    return {key: names.get(text, text) for key, text in settings.items()}
 
 
 def _close_file_system(session: DriverSession, store_uri: str) -> None:

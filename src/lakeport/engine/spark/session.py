@@ -77,7 +77,7 @@ class DriverSession:
 
     Attributes:
         needs: keys of `jars.NEEDS` that the session has.
-        adopted: whether the user built the session; lakeport never stops it then.
+        adopted: whether the user built the session, or holds it; no load stops it then.
         streams: number of streaming queries on it; while there are any, no session replaces it.
         secrets: values that must not appear in messages.
         start_up: the event of its start, with begin and end.
@@ -147,7 +147,9 @@ class DriverSession:
                 current = cls._current
                 if current is not None and current._suits(request):
                     break
-                if current is not None and not current.adopted:
+                if current is not None and current._is_left:
+                    current.stop()
+                elif current is not None and not current.adopted:
                     current._check_unused(request)
                     if current._users and current._is_usable:
                         current._wait_for_users()
@@ -166,6 +168,17 @@ class DriverSession:
         with self._changed:
             self._users.pop(user, None)
             self._changed.notify_all()
+
+    @classmethod
+    def hand_over(cls) -> None:
+        """Let the process's running session count as the user's: no load stops or replaces it.
+
+        Its JVM ends with this process, or when a load finds that the user has stopped the session.
+        """
+        with cls._changed:
+            own = cls._current
+            if own is not None and own._holds_running_context:
+                own.adopted = True
 
     @classmethod
     def reset_after_fork(cls) -> None:
@@ -315,17 +328,18 @@ class DriverSession:
         version, application = self._identity
         return version or installed("pyspark"), application
 
-    def set_hadoop_settings(self, settings: Mapping[str, str]) -> None:
+    def set_hadoop_settings(self, settings: Mapping[str, str], source: str = OPTION_SOURCE) -> None:
         """Set Hadoop options, also secret ones, on the running session; waits for Spark.
 
         Args:
             settings: such as `fs.s3a.bucket.NAME.secret.key`, before the bucket's first use.
+            source: the name of their source, which Hadoop keeps.
         """
         self.secrets |= {value for key, value in settings.items() if is_secret_name(key) and value}
         jsc = self.context._jsc
         with translate_errors(self.secrets):
             for key, value in settings.items():
-                jsc.hadoopConfiguration().set(key, value, OPTION_SOURCE)
+                jsc.hadoopConfiguration().set(key, value, source)
 
     def warm_up_workers(self, job: Callable[[DriverSession], object]) -> None:
         """Run `job` once in the background, to start Python workers; never waits or raises.
@@ -392,10 +406,28 @@ class DriverSession:
         """Whether the session runs, or may still start."""
         return self.is_alive and not self._stopped and self._error is None
 
+    @property
+    def _holds_running_context(self) -> bool:
+        """Whether this process's running context is the one that this session started."""
+        return self._launch is not None and self._context is active_context.find_context()
+
+    @property
+    def _is_left(self) -> bool:
+        """Whether the user held the session, and it has ended: stopped, or its JVM is gone."""
+        held = self.adopted and self._launch is not None
+        return held and (not self.is_alive or active_context.find_context() is None)
+
     def _suits(self, request: SessionRequest) -> bool:
-        """Whether a request can use this session: alive, same settings, enough jars."""
+        """Whether a request can use this session: alive, same settings, enough jars.
+
+        One that the user holds suits every request, as one that the user has built.
+        """
         fitting = self._begun or active_context.find_context() is None
-        if not self._is_usable or self.adopted or not fitting or request.settings != self._given:
+        if not self._is_usable or not fitting:
+            return False
+        if self.adopted:
+            return self._holds_running_context
+        if request.settings != self._given:
             return False
         known = (
             self.needs | self._optional_needs

@@ -59,7 +59,6 @@ _BASE: Final = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    "spark.redaction.regex": REDACTION,
     "spark.python.worker.reuse": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     # glibc keeps the memory of a block of lines for the next one.
@@ -103,15 +102,29 @@ def session_settings(
             "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(cores * 4),
         }
     if "delta" in needs:
-        result |= DELTA_SETTINGS | COMMIT_SETTINGS | _DELTA_TUNING
+        result |= _DELTA_TUNING
+    return add_settings(result | lake_settings(needs), settings)
+
+
+def lake_settings(needs: frozenset[str]) -> dict[str, str]:
+    """Return the settings by which a session reads and writes lakes in stores of these needs."""
+    result: dict[str, str] = {}
+    if "delta" in needs:
+        result |= DELTA_SETTINGS | COMMIT_SETTINGS
     if "s3a" in needs:
         result |= LOG_STORE_SETTINGS | {_CHECKPOINT_FILES: _whole_files_class()}
     if "azure" in needs:
         result |= _AZURE_TUNING
-    for key, value in settings.items():
-        ours = result.get(key, "")
-        if key == "spark.sql.extensions" and ours and ours not in value:
-            value = f"{ours},{value}"
+    return result | {"spark.redaction.regex": REDACTION}
+
+
+def add_settings(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
+    """Return lakeport's settings updated by a user's, with the SQL extensions of both."""
+    result = dict(ours)
+    for key, value in theirs.items():
+        known = result.get(key, "")
+        if key == "spark.sql.extensions" and known and known not in value:
+            value = f"{known},{value}"
         result[key] = value
     return result
 

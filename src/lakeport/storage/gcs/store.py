@@ -161,6 +161,10 @@ class GcsStorage(CloudStorage):
         """Return `gs://bucket/prefix/key`."""
         return f"gs://{self.bucket}/{join_key(self.prefix, key)}".rstrip("/")
 
+    def session_settings(self) -> Mapping[str, str]:
+        """Return the settings of Google's connector, which loads and queries do without."""
+        return self.settings.hadoop_settings()
+
     def stage(self, key: str, content_type: str) -> GcsStageWriter:
         """Return a writer that stages a new object as a resumable upload."""
         return GcsStageWriter(self, key, content_type)

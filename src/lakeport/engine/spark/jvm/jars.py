@@ -22,14 +22,16 @@ from lakeport.host.activity import activity, set_progress
 from lakeport.host.process import cleanup_stack
 from lakeport.host.scratch import ScratchFolder, cache_folder
 
-NEEDS: Final = ("delta", "s3a", "azure")
-"""Needs that jars are pinned for: Delta tables, S3 and Azure, in the order of the class path."""
+NEEDS: Final = ("delta", "s3a", "azure", "gcs")
+"""Needs that jars are pinned for: Delta tables, S3, Azure and Google, in class path order."""
+
+_FOR_USERS: Final = ("gcs",)  # used in sessions of `lakeport.spark` alone
 
 LOG_STORE: Final = Path(__file__).parents[3] / "jars" / "lakeport-logstore.jar"
 """lakeport's own jar: commits on S3 that are safe for several writers, and warm sessions."""
 
+CENTRAL: Final = "https://repo1.maven.org/maven2"
 _STARTING: Final = "starting Spark"  # the activity of threads that wait for jars
-_CENTRAL: Final = "https://repo1.maven.org/maven2"
 _BLOCK: Final = 1 << 16
 _SILENCE_SECONDS: Final = 30.0  # timeout for bytes of a download
 _HINT: Final = (
@@ -43,6 +45,8 @@ _HINT: Final = (
 class Jar:
     """Maven coordinates of a jar, its SHA-256 in hex and its size in bytes.
 
+    Some have a classifier, such as `shaded`.
+
     >>> Jar("io.delta", "delta-storage", "4.4.0", "c467…", 113_863).path
     'io/delta/delta-storage/4.4.0/delta-storage-4.4.0.jar'
     """
@@ -52,11 +56,13 @@ class Jar:
     version: str
     sha256: str
     size: int
+    classifier: str = ""
 
     @property
     def name(self) -> str:
         """File name of the jar."""
-        return f"{self.artifact}-{self.version}.jar"
+        end = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.artifact}-{self.version}{end}.jar"
 
     @property
     def path(self) -> str:
@@ -73,8 +79,8 @@ def _read_lock_file() -> dict[str, tuple[Jar, ...]]:
             jars = found.setdefault(line.strip("[]"), [])
         elif not line.startswith("#"):
             name, version, size, digest = line.split()
-            group, _, artifact = name.partition(":")
-            jars.append(Jar(group, artifact, version, digest, int(size)))
+            group, artifact, *classifier = name.split(":")
+            jars.append(Jar(group, artifact, version, digest, int(size), *classifier))
     return {section: tuple(jars) for section, jars in found.items()}
 
 
@@ -117,7 +123,12 @@ def jars_for(needs: Iterable[str]) -> tuple[Jar, ...]:
 
 def no_jars_error(need: str, spark: SparkBuild) -> MissingDependency:
     """Return the error for a need that no jars are pinned for on this Spark."""
-    lacking = {"delta": "delta-spark", "s3a": "S3A", "azure": "Azure's file system"}[need]
+    lacking = {
+        "delta": "delta-spark",
+        "s3a": "S3A",
+        "azure": "Azure's file system",
+        "gcs": "Google's file system",
+    }[need]
     newest = [minor for minor in JAVA if pinned_jars(need, SparkBuild(minor, "2.13"))][-1]
     return MissingDependency(
         f"this takes {lacking}, and no version of it is known for Spark {spark.version}",
@@ -165,19 +176,19 @@ def _find_absent(pinned: Iterable[Jar], folder: Path) -> list[Jar]:
 
 
 def with_cached_needs(needs: Iterable[str]) -> frozenset[str]:
-    """Return `needs`, plus each other need whose jars are all in the cache.
+    """Return `needs`, plus each other need of loads whose jars are all in the cache.
 
     A local JVM has them all on its class path, so that one class archive serves every destination.
     """
     spark = installed_build()
-    pinned = [need for need in NEEDS if pinned_jars(need, spark)]
+    pinned = [need for need in NEEDS if need not in _FOR_USERS and pinned_jars(need, spark)]
     return frozenset(needs) | {need for need in pinned if not missing_jars([need])}
 
 
 def _download_jars(jars: Sequence[Jar], folder: Path, check_cancelled: Callable[[], None]) -> None:
     """Download jars to `folder` and verify them; MissingDependency at the first failure."""
     size = sum(jar.size for jar in jars)
-    address, user = _split_user(os.environ.get("LAKEPORT_MAVEN_URL") or _CENTRAL)
+    address, user = _split_user(os.environ.get("LAKEPORT_MAVEN_URL") or CENTRAL)
     with (
         activity("fetching", "jars", total=size, count_total=len(jars), part_of=_STARTING),
         cleanup_stack() as left,

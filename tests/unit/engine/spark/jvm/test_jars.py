@@ -68,6 +68,10 @@ def test_further_needs_are_those_whose_jars_are_all_there(
     assert jars.with_cached_needs(()) == {"delta"}
     (tmp_path / "jars" / last.name).touch()
     assert jars.with_cached_needs({"s3a"}) == {"delta", "azure", "s3a"}
+    for jar in jars_for({"gcs"}):  # loads have no use for it
+        (tmp_path / "jars" / jar.name).touch()
+    assert jars.with_cached_needs(()) == {"delta", "azure"}
+    assert jars.with_cached_needs({"gcs"}) == {"delta", "azure", "gcs"}
 
 
 def test_fetched_once(repository: Path, tmp_path: Path) -> None:
@@ -163,8 +167,8 @@ def test_pins_are_whole() -> None:
     files = jars.ensure_jars(NEEDS)
     assert [file.stat().st_size for file in files[:-1]] == [jar.size for jar in every]
     assert jars_for({"azure", "delta"}) == jars_for(("delta", "azure"))
-    with pytest.raises(ConfigError, match="'gcs'"):
-        jars_for({"gcs"})
+    with pytest.raises(ConfigError, match="'hdfs'"):
+        jars_for({"hdfs"})
 
 
 def test_each_spark_has_its_jars() -> None:
@@ -172,6 +176,7 @@ def test_each_spark_has_its_jars() -> None:
         spark = SparkBuild(f"{minor}.1-amzn-0", "2.13")
         assert bool(pinned_jars("delta", spark)) == (minor != "4.3")
         assert pinned_jars("s3a", spark) and pinned_jars("azure", spark)
+        assert [jar.classifier for jar in pinned_jars("gcs", spark)] == ["shaded"]
     older = SparkBuild("3.5.9", "2.12")
     assert next(jar.artifact for jar in pinned_jars("delta", older)) == "delta-spark_2.12"
 
