@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from lakeport.engine.spark.jvm.jars import ensure_jars
 from lakeport.engine.spark.settings import (
     OPTION_SOURCE,
     add_settings,
@@ -63,7 +64,6 @@ def configure_builder(
         ConfigError: a setting looks like a secret, or is not Spark's.
         MissingDependency: a jar can't be downloaded, or none is known for this Spark.
     """
-    from lakeport.engine.spark.jvm.jars import ensure_jars
     from lakeport.engine.spark.session import DriverSession
 
     check_settings(settings)
