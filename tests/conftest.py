@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from lakeport.engine.spark.jvm.jars import NEEDS, pinned_jars
-from lakeport.engine.spark.jvm.versions import installed_build
+from lakeport.engine.spark.jvm import jars
+from lakeport.engine.spark.jvm.jars import NEEDS, no_jars_error, pinned_jars
+from lakeport.engine.spark.jvm.versions import SparkBuild, installed_build
 from lakeport.errors import MissingDependency
 from tests.emulators import Azurite, FakeGcs, Minio
 
@@ -77,13 +78,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """On a Spark without a Delta, a test may end in the refusal that says so: `xfailed`."""
-    try:
-        return (yield)
-    except MissingDependency as error:
-        if "delta" in KNOWN_NEEDS or "this takes delta-spark" not in str(error):
-            raise
-        pytest.xfail(str(error))
+    """On a Spark without a Delta, a test may fail by the refusal that says so: `xfailed`."""
+    refused: list[MissingDependency] = []
+
+    def refuse(need: str, spark: SparkBuild) -> MissingDependency:
+        refused.append(no_jars_error(need, spark))
+        return refused[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jars, "no_jars_error", refuse)
+        try:
+            return (yield)
+        except Exception:
+            if not refused or "delta" in KNOWN_NEEDS:
+                raise
+            pytest.xfail(refused[0].message)
 
 
 @pytest.fixture
