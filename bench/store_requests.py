@@ -79,12 +79,18 @@ def count(asked: Asked, places: Places, source: str, format_: str, *options: str
     land = (*LAND, source, "--to", target.uri, "--set", kept, "--table", "t", *options)
     with FaultProxy(places.minio.endpoint, "s3") as proxy:
         variables = {**places.environment, **ENGINES[COLD], "LAKEPORT_AWS_ENDPOINT": proxy.endpoint}
-        run(land, variables, limit=asked.limit)
+        first = run(land, variables, limit=asked.limit)
         with proxy.script(where) as script:
             took = run(land, variables, limit=asked.limit)
     kinds = Counter(kind(point.name) for point in script.seen)
     target.clear()
-    return Run(took.seconds, took.cpu, took.memory_mb, failure=took.failure, figures=dict(kinds))
+    return Run(
+        took.seconds,
+        took.cpu,
+        took.memory_mb,
+        failure=first.failure or took.failure,
+        figures=dict(kinds),
+    )
 
 
 def kind(name: str) -> str:

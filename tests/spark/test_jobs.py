@@ -26,6 +26,7 @@ from lakeport.errors import (
     UnknownFields,
     Unreachable,
 )
+from lakeport.host.activity import activity, current_activities
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,6 +45,30 @@ def test_results_in_the_order_of_the_items(driver: DriverSession) -> None:
     assert run_tasks(driver, LABEL, partial(work, 100), range(5)) == [
         100, 0, 101, -1, 102, -2, 103, -3, 104, -4,
     ]  # fmt: skip
+
+
+def test_a_jobs_progress_is_the_share_of_its_completed_tasks(
+    driver: DriverSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last of four tasks waits until that was seen of the other three."""
+    monkeypatch.setattr("lakeport.engine.spark.jobs._POLL_SECONDS", 0.05)
+    seen = tmp_path / "seen"
+
+    def work(item: int) -> list[int]:
+        end = time.monotonic() + 60
+        while item == 3 and not seen.exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        return [item]
+
+    def watch() -> None:
+        while 0.75 not in (each.share for each in current_activities()):
+            time.sleep(0.05)
+        seen.touch()
+
+    threading.Thread(target=watch, daemon=True).start()
+    with activity("testing", total=1000):
+        assert run_tasks(driver, LABEL, work, range(4)) == [0, 1, 2, 3]
+    assert seen.exists()
 
 
 def test_tasks_run_in_warm_processes_of_their_own(driver: DriverSession) -> None:

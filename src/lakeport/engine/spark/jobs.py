@@ -440,15 +440,14 @@ def _cancel_jobs(context: SparkContext, tag: str, done: threading.Event) -> None
 def _report_progress(context: SparkContext, tag: str, done: threading.Event) -> None:
     """Each second until `done`, set this thread's progress to the tag's share of ended tasks."""
     with suppress(Exception):  # the job itself meets the error
-        tracker = context.statusTracker()
+        # PySpark's own tracker asks the JVM for each field of a job and a stage.
+        tagged, tracker = context._jsc.sc().statusTracker(), context._jsc.statusTracker()
         while not done.wait(_POLL_SECONDS):
-            ids = list(context._jsc.sc().statusTracker().getJobIdsForTag(tag))
-            jobs = filter(None, map(tracker.getJobInfo, ids))
-            found = [tracker.getStageInfo(stage) for job in jobs for stage in job.stageIds]
-            stages = [stage for stage in found if stage is not None and stage.numTasks]
-            if stages:
-                tasks = sum(stage.numTasks for stage in stages)
-                set_progress_share(sum(stage.numCompletedTasks for stage in stages) / tasks)
+            jobs = filter(None, map(tracker.getJobInfo, tagged.getJobIdsForTag(tag)))
+            stages = filter(None, (tracker.getStageInfo(n) for job in jobs for n in job.stageIds()))
+            counts = [(stage.numCompletedTasks(), stage.numTasks()) for stage in stages]
+            if tasks := sum(count for _, count in counts):
+                set_progress_share(sum(completed for completed, _ in counts) / tasks)
 
 
 class ReadingFrame(Generic[T]):

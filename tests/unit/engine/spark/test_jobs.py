@@ -22,7 +22,8 @@ from lakeport.errors import SparkFailure
 class Gone:
     """A context whose JVM has died."""
 
-    def statusTracker(self) -> Any:
+    @property
+    def _jsc(self) -> Any:
         raise Py4JNetworkError("Error while sending or receiving")
 
 
