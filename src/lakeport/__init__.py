@@ -15,6 +15,7 @@ lakeport.Table("./lake/people").preview(5)
 | `run("lake.yaml")` | run the loads in a lake file, in order of their dependencies |
 | `Table(uri)` | look at a table, query it and maintain it |
 | `tables(to)`, `runs(to)` | list a lake's tables, or its runs |
+| `sql(to, query)` | query a lake's tables by their names, joins included |
 | `quarantined(to)`, `replay(to, table)` | list rejected records, or land them again |
 | `check(to)` | test the connection to a target |
 | `spark(to)`, `configure_spark(builder, to)` | get a Spark session for a lake, or set up your own |
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
         Unreachable,
     )
     from lakeport.host.activity import Activity
+    from lakeport.lake.query import sql
     from lakeport.lake.records import (
         AlterReport,
         CompactReport,
@@ -179,6 +181,7 @@ __all__ = [
     "run",
     "runs",
     "spark",
+    "sql",
     "tables",
 ]
 
@@ -210,6 +213,7 @@ _HOMES = {
         "lakeport.pipeline.run": "run",
         "lakeport.sources.csv.dialect": "CsvOptions",
         "lakeport.streams": "LandingStream StreamStatus land_stream",
+        "lakeport.lake.query": "sql",
         "lakeport.lake.records": (
             "AlterReport CompactReport History HistoryEntry OptimizeReport "
             "PartitionReport RestoreReport SingerState TableColumn TableDescription "

@@ -117,6 +117,7 @@ SITUATIONS: dict[str, tuple[str, ...]] = {
     "nothing aside": ("v\n1\n", "", "quarantine replay {lake} t", "`lakeport (quarantine show [^`]+)`"),
     "undone": ("v\n1\n", "v\n2\n", f"{LAND} --run-id r; table undo {{lake}}/t r; table undo {{lake}}/t r", COMMAND),
     "a table has no runs": ("v\n1\n", "", "runs {lake}/t", "`lakeport (table history [^`]+)`"),
+    "a table is no lake": ("v\n1\n", "", "sql {lake}/t 'SELECT * FROM t'", COMMAND),
     "its lake has": ("v\n1\n", "", "runs {lake}/t", "`lakeport (runs [^`]+)`"),
     "no such page": ("", "", "docs nope", "`lakeport (docs)` lists"),
     "there already": ("", "", "init --into {folder}/x; init --into {folder}/x", "`(--into)`", "{folder}/y"),
@@ -163,6 +164,7 @@ BY_SPARK = (
     "member declared",
     "types of files",
     "no source",
+    "a table is no lake",
 )
 
 # The modules of src that name a command or an option in backticks: those with situations above,
@@ -176,7 +178,7 @@ NAMING = {
         sources/files/discovery sources/files/new_files sources/files/source_file
         sources/input/plain_files sources/json/reader sources/json/json_plan sources/open
         sources/typed/typed_plan lake/tables lake/location
-        lake/maintenance lake/facts lake/runs lake/table lake/undo lake/snapshots
+        lake/maintenance lake/facts lake/query lake/runs lake/undo lake/snapshots
         writers/delta/alter writers/delta/commit writers/delta/merge writers/delta/writer
         writers/files/writer""",
     "words of help, not a hint": """cli/singer cli/app cli/output/formatting cli/target

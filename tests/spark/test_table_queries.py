@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from pathlib import Path
@@ -12,7 +13,10 @@ import pyspark
 import pytest
 from delta_support import land, session, writer
 
-from lakeport.errors import ConfigError, SparkFailure
+import lakeport
+from lakeport.cli.app import main
+from lakeport.errors import ConfigError, LakeportError, SourceError, SparkFailure
+from lakeport.lake import query
 from lakeport.lake.table import Table
 
 SPARK = tuple(map(int, pyspark.__version__.split(".")[:2]))
@@ -172,6 +176,86 @@ def test_a_session_keeps_nothing_of_a_query(table: Table) -> None:
     table.query("SELECT 1 FROM t")
     assert [view.name for view in spark.catalog.listTables()] == []
     assert (active().isDefined() and active().get().hashCode()) == before
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lake")
+    land(writer(folder, "orders"), pa.table({"id": [1, 2, 3], "who": [1, 2, 1]}), keys=[])
+    land(writer(folder, "silver/who-v1.2"), pa.table({"who": [1, 2], "name": ["a", "b"]}), keys=[])
+    for name, kind in (("paid", "parquet"), ("notes", "csv")):
+        rows = pa.table({"id": [1, 3], name: [True, False]})
+        lakeport.land(rows, folder, table=name, format=kind, internal_columns=False)
+    (folder / "broken" / "_delta_log").mkdir(parents=True)
+    (folder / "broken" / "_delta_log" / f"{0:020d}.json").write_text("{")
+    return folder
+
+
+def test_a_query_joins_the_tables_that_it_names(
+    lake: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read: list[str] = []
+    before = query.read_table
+
+    def read_table(spark: Any, uri: str, *rest: Any) -> Any:
+        read.append(Path(uri).name)
+        return before(spark, uri, *rest)
+
+    monkeypatch.setattr(query, "read_table", read_table)
+    sql = (
+        "WITH paid AS (SELECT * FROM paid WHERE paid) SELECT id, name, notes FROM orders "
+        "JOIN `silver/who-v1.2` USING (who) JOIN paid USING (id) JOIN notes USING (id)"
+    )
+    rows = [{"id": 1, "name": "a", "notes": "true"}]
+    assert lakeport.sql(lake, sql).to_pylist() == rows
+    assert sorted(read) == ["notes", "orders", "paid", "who-v1.2"]
+    assert main(["sql", str(lake), sql, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == rows
+    assert lakeport.sql(lake, "TABLE orders", limit=2).num_rows == 2
+    assert [view.name for view in session().catalog.listTables()] == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "words", "hint"),
+    [
+        (
+            "TABLE oders",
+            r"no table 'oders' in .*; did you mean orders\?",
+            "its tables are orders, ",
+        ),
+        ("TABLE `who-v1.2`", r"did you mean `silver/who-v1.2`\?", "are `silver/who-v1.2`, "),
+        ("TABLE silver.`who-v1.2`", r"did you mean `silver/who-v1.2`\?", "`silver/who-v1.2`, "),
+        ("TABLE silver", "no table 'silver'", "`silver/who-v1.2`"),
+        ("TABLE ORDERS", "no table 'ORDERS' in .*did you mean orders", "orders"),
+        ("SELECT * FROM csv.`/etc/passwd`", "no table 'csv./etc/passwd'", "orders"),
+        ("TABLE `../orders`", "has the part '..'", ""),
+        (f"SELECT {CALL} FROM orders", "of the lake's tables alone: it uses the function", ""),
+        (
+            "DROP TABLE orders",
+            "of the lake's tables alone: it begins with 'DROP'",
+            "by their names",
+        ),
+        ("/**/ DROP TABLE orders", "of the lake's tables alone: it uses", ""),
+        (
+            "SELECT gone FROM orders, paid",
+            "can't run",
+            "`orders` has id, who; `paid` has id, paid.",
+        ),
+    ],
+)
+def test_a_query_of_a_lake_reaches_nothing_else(
+    lake: Path, sql: str, words: str, hint: str
+) -> None:
+    with pytest.raises(LakeportError, match=words) as refused:
+        lakeport.sql(lake, sql)
+    assert isinstance(refused.value, SourceError | ConfigError)
+    assert hint in refused.value.hint
+
+
+def test_two_tables_whose_names_sql_takes_for_one(lake: Path) -> None:
+    land(writer(lake, "Paid"), pa.table({"id": [1]}), keys=[])
+    with pytest.raises(ConfigError, match="'paid' and 'Paid', which are one name in SQL"):
+        lakeport.sql(lake, "SELECT * FROM paid JOIN Paid USING (id)")
 
 
 def test_a_condition_of_optimize_reaches_nothing_either(table: Table) -> None:

@@ -27,7 +27,7 @@ from lakeport.cli.pages import page, ui
 from lakeport.cli.pipeline import run as run_lake
 from lakeport.cli.quarantine import quarantine
 from lakeport.cli.signals import raise_on_signals
-from lakeport.cli.tables import runs, state, table, tables
+from lakeport.cli.tables import runs, sql, state, table, tables
 from lakeport.cli.target import target
 from lakeport.cli.warm import warm
 from lakeport.errors import ConfigError, LakeportError, MissingDependency
@@ -130,6 +130,15 @@ app.command(
 app.command("runs", **command_help(LOOK, "lakeport runs ./lake", "lakeport runs lake.yaml --last"))(
     runs
 )
+app.command(
+    "sql",
+    **command_help(
+        LOOK,
+        "lakeport sql ./lake \\",
+        '  "SELECT name, count(*) FROM orders',
+        '   JOIN people USING (person) GROUP BY 1"',
+    ),
+)(sql)
 app.command(
     "page",
     **command_help(

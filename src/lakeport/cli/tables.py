@@ -94,6 +94,15 @@ _SPARE = (
     "rows_added",
 )
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Show at most N rows.")]
+Timeout = Annotated[
+    int,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        min=1,
+        help="Cancel the query after this time, not counting Spark's start.",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +225,22 @@ def runs(
         _show_run(output, found[0])
     else:
         _show_runs(output, found)
+
+
+@lake_command
+def sql(
+    lake: Invocation,
+    query: Annotated[
+        str,
+        typer.Argument(metavar="SQL", help="Spark SQL; tables are called as their folders."),
+    ],
+    limit: Limit = 1000,
+    timeout: Timeout = 600,
+) -> None:
+    """Run Spark SQL on a lake's tables, by their names."""
+    from lakeport.lake.query import sql as run
+
+    _show_rows(lake, run(lake.config, query, limit=limit, timeout=timeout))
 
 
 def show_tables(output: Output, target: str, found: Sequence[LakeTable]) -> None:
@@ -362,15 +387,7 @@ def query(
     version: Version = None,
     timestamp: Timestamp = None,
     limit: Limit = 1000,
-    timeout: Annotated[
-        int,
-        typer.Option(
-            "--timeout",
-            metavar="SECONDS",
-            min=1,
-            help="Cancel the query after this time, not counting Spark's start.",
-        ),
-    ] = 600,
+    timeout: Timeout = 600,
 ) -> None:
     """Run Spark SQL on a table."""
     from lakeport.lake.snapshots import check_query_start

@@ -20,15 +20,18 @@ from lakeport.config.base import (
 )
 from lakeport.config.load import load_target
 from lakeport.destinations import delta_session, open_storage
+from lakeport.engine.base import SessionRequest
+from lakeport.engine.threads import choose_engine
 from lakeport.errors import ConfigError, DestinationError
 from lakeport.storage.base import clean_prefix
 
 if TYPE_CHECKING:
-    from lakeport.delta_log.reader import DeltaLog
+    from lakeport.delta_log.reader import Contents, DeltaLog
     from lakeport.engine.base import Engine
     from lakeport.engine.spark.delta.session import DeltaSession
     from lakeport.model import Storage
 
+_LARGE_BYTES = 1 << 30
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
@@ -68,6 +71,13 @@ class TableLocation:
     def check_files(self, session: DeltaSession, version: int) -> None:
         """Raise SourceError if the log of a version names files outside of the table's folder."""
         session.check_files(self.storage, self.folder, version, self.config.table_roots)
+
+    def open_engine(self, contents: Contents | None = None) -> Engine:
+        """Open the configured engine; its JVM is large if `contents` has a GiB of data or more."""
+        size = 0 if contents is None else sum(file.bytes for file in contents.files)
+        config = self.config
+        request = SessionRequest(self.jars, config.spark, size < _LARGE_BYTES, warm=config.warm)
+        return choose_engine(config.engine, request)
 
     def session(self, engine: Engine, *, writes: bool = False) -> DeltaSession:
         """Wait until Spark has started; return a Delta session with access to the table's store.

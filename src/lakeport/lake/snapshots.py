@@ -16,7 +16,7 @@ from lakeport.delta_log.actions import count_rows, parse_partition_value
 from lakeport.delta_log.reader import Contents, DeltaLog
 from lakeport.engine.failures import translate_errors
 from lakeport.engine.sql.frames import collect_arrow
-from lakeport.engine.sql.policy import SINGLE_SELECT
+from lakeport.engine.sql.policy import TABLE_SCOPE, QueryScope
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict, SourceError
 from lakeport.lake.records import TableColumn, TableDescription
 from lakeport.model import Storage, StoredObject
@@ -339,7 +339,7 @@ def missing_files_error(uri: str, version: int) -> SourceError:
     )
 
 
-def check_query_start(sql: str, *table: str) -> None:
+def check_query_start(sql: str, *table: str, scope: QueryScope = TABLE_SCOPE) -> None:
     """Raise ConfigError if a SQL text is empty, or its first word can't begin a query.
 
     Args:
@@ -350,12 +350,12 @@ def check_query_start(sql: str, *table: str) -> None:
     found = _BEGINNING.match(sql)
     word = found[1] if found else None
     if word == "":
-        raise ConfigError("this is not one query: it is empty", SINGLE_SELECT)
+        raise ConfigError("this is not one query: it is empty", scope.hint)
     if word is not None and word.lower() not in _QUERIES:
-        command = _find_command(sql[sql.index(word) :], table)
+        command = _find_command(sql[sql.index(word) :], table) if table else ""
         raise ConfigError(
-            f"this is not one query of the table alone: it begins with {word!r}",
-            f"{command} does that; here, {SINGLE_SELECT}" if command else SINGLE_SELECT,
+            f"{scope.verdict}: it begins with {word!r}",
+            f"{command} does that; here, {scope.hint}" if command else scope.hint,
         )
 
 
@@ -391,10 +391,13 @@ def read_table(spark: SparkSession, uri: str, version_or_files: FilesSnapshot | 
         return spark.read.option("mergeSchema", "true").parquet(uri)
 
 
-def fetch_rows(frame: DataFrame, uri: str, version_or_files: FilesSnapshot | int) -> pa.Table:
-    """Collect a DataFrame's rows as Arrow; raise SourceError if the version's data files are gone.
+def fetch_rows(frame: DataFrame, tables: Mapping[str, FilesSnapshot | int]) -> pa.Table:
+    """Collect a DataFrame's rows as Arrow; raise SourceError if a version's data files are gone.
 
-    `uri` is as users write it. Spark's other errors are raised as LakeportError.
+    Spark's other errors are raised as LakeportError.
+
+    Args:
+        tables: URI of each table that is read, as users write it -> its version, or its files.
     """
     with translate_errors():
         try:
@@ -402,6 +405,8 @@ def fetch_rows(frame: DataFrame, uri: str, version_or_files: FilesSnapshot | int
         except Exception as error:
             said = str(error)
             lost = any(word in said for word in _LOST) and "/_delta_log/" not in said
-            if isinstance(version_or_files, int) and lost:
-                raise missing_files_error(uri, version_or_files) from error
+            versions = {uri: n for uri, n in tables.items() if lost and isinstance(n, int)}
+            named = (uri for uri in versions if uri.rpartition("://")[2] in said)
+            if uri := next(named, next(iter(versions), "")):
+                raise missing_files_error(uri, versions[uri]) from error
             raise

@@ -11,7 +11,6 @@ What the log files tell is read without Spark; queries and maintenance run on Sp
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -19,9 +18,8 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
-from lakeport.engine.base import SessionRequest
-from lakeport.engine.threads import choose_engine, require_spark
-from lakeport.errors import LakeportError, SourceError, SparkFailure
+from lakeport.engine.threads import require_spark
+from lakeport.errors import LakeportError, SourceError
 from lakeport.lake.records import (
     AlterReport,
     CompactReport,
@@ -40,13 +38,10 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import StoreKeys, Target
     from lakeport.delta_log.reader import Contents
-    from lakeport.engine.base import Engine
     from lakeport.engine.spark.delta.session import DeltaSession
     from lakeport.lake.snapshots import DeltaSnapshot, FilesSnapshot
     from lakeport.lake.tables import LakeTable
     from lakeport.lake.versions import TableVersions
-
-_LARGE_BYTES = 1 << 30
 
 
 class Table:
@@ -169,7 +164,7 @@ class Table:
             with self._open_session("a preview of such files") as session:
                 self._check_files(session, found)
                 frame = read_table(session.spark, self._location.log.hadoop_uri, found)
-                rows = fetch_rows(frame.limit(limit), self.uri, found)
+                rows = fetch_rows(frame.limit(limit), {self.uri: found})
         return rows
 
     def query(
@@ -195,30 +190,19 @@ class Table:
             SourceError: there is no table, or no such version.
             SparkFailure: the query took longer than `timeout`.
         """
-        from lakeport.engine.sql.policy import query_table
-        from lakeport.lake.snapshots import check_query_start, fetch_rows, read_table
+        from lakeport.engine.sql.policy import TABLE_SCOPE
+        from lakeport.lake.query import QueriedTable, run_query
+        from lakeport.lake.snapshots import check_query_start
 
         check_query_start(sql, self.uri)
         found = self._read_versions().find_version_or_files(version, timestamp)
-        names = ("t", self.uri.rstrip("/").rsplit("/", 1)[-1])
-        with self._open_engine() as engine:
-            by_spark = require_spark(engine, "a query")
-            session = self._location.session(engine)
-            self._check_files(session, found)
-            spark = session.spark.newSession()
+        table = QueriedTable(self._location, found)
+        names = {"t", self.uri.rstrip("/").rsplit("/", 1)[-1].lower()}
 
-            def job() -> pa.Table:
-                frame = read_table(spark, self._location.log.hadoop_uri, found)
-                return fetch_rows(query_table(frame, names, sql, limit), self.uri, found)
+        def find(parts: tuple[str, ...]) -> QueriedTable | None:
+            return table if len(parts) == 1 and parts[0].lower() in names else None
 
-            seconds = min(timeout, threading.TIMEOUT_MAX)
-            try:
-                return by_spark.run_job("query a table", job, timeout_seconds=seconds)
-            except TimeoutError:
-                raise SparkFailure(
-                    f"the query took longer than {timeout:g} s, and was cancelled",
-                    "have it read or join fewer rows, or give it more time (`--timeout`).",
-                ) from None
+        return run_query(self._location, find, sql, TABLE_SCOPE, limit=limit, timeout=timeout)
 
     def compact_report(self) -> CompactReport:
         """Report which partitions have small files, and what `optimize` would do.
@@ -304,7 +288,7 @@ class Table:
         from lakeport.lake.maintenance import alter
 
         self._read_versions().find_newest()
-        with self._open_engine() as engine:
+        with self._location.open_engine() as engine:
             return alter(self._location, engine, column, type_, dry_run=dry_run)
 
     def restore(self, version: int) -> RestoreReport:
@@ -393,16 +377,9 @@ class Table:
 
         The files of `contents` are checked to lie in the table's folder; else SourceError.
         """
-        with self._open_engine(contents) as engine:
+        with self._location.open_engine(contents) as engine:
             require_spark(engine, operation)
             session = self._location.session(engine, writes=writes)
             if contents is not None:
                 self._location.check_files(session, contents.state.version)
             yield session
-
-    def _open_engine(self, contents: Contents | None = None) -> Engine:
-        """Open the configured engine; its JVM is large if `contents` has a GiB of data or more."""
-        size = 0 if contents is None else sum(file.bytes for file in contents.files)
-        config, needs = self._location.config, self._location.jars
-        request = SessionRequest(needs, config.spark, size < _LARGE_BYTES, warm=config.warm)
-        return choose_engine(config.engine, request)

@@ -186,7 +186,7 @@ def missing_table_error(storage: Storage, folder: str) -> SourceError:
     guess = f"; did you mean {close}?" if close else ""
     return SourceError(
         f"there is no table in {uri}{guess}",
-        f"tables in {above}: {_format_names(beside)}."
+        f"tables in {above}: {format_names(beside)}."
         if beside
         else "check its name; `land` makes tables.",
     )
@@ -205,11 +205,11 @@ def several_tables_error(storage: Storage, folder: str) -> SourceError | None:
         return None
     return SourceError(
         f"{storage.uri(folder)} is no table but a folder of tables",
-        f"name one of them: {_format_names(sorted(names))}.",
+        f"name one of them: {format_names(sorted(names))}.",
     )
 
 
-def _format_names(names: Sequence[str]) -> str:
+def format_names(names: Sequence[str]) -> str:
     """Join the first 20 names, and say how many more there are."""
     more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     return f"{', '.join(names[:_NAMES_SHOWN])}{more}"

@@ -164,7 +164,8 @@ class PreparedLoad:
         frame = read_table(session.spark, self.storage.hadoop_uri(folder), now.version)
         if deletion_column.lower() in (name.lower() for name in frame.columns):
             frame = frame.where(frame[quote_identifier(deletion_column)].isNull())
-        return fetch_rows(frame.select(*map(quote_identifier, names)), writer.uri, now.version)
+        found = frame.select(*map(quote_identifier, names))
+        return fetch_rows(found, {writer.uri: now.version})
 
 
 @dataclass(frozen=True, slots=True)

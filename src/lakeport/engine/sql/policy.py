@@ -1,4 +1,4 @@
-"""The check that a query reads one table alone, before Spark analyses or runs it.
+"""The check that a query reads its tables alone, before Spark analyses or runs it.
 
 Spark's parser makes a tree of plan nodes, expressions, collections and plain values. All of it is
 checked, and anything that is not on the lists here is refused: commands, scripts, other tables,
@@ -7,8 +7,9 @@ paths, and functions that reach outside, anywhere in the query.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lakeport.engine.failures import translate_errors
 from lakeport.engine.spark.jvm.calls import active_session, java_class
@@ -19,7 +20,23 @@ from lakeport.schema.spark_schema import quote_identifier
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+QueryTable = TypeVar("QueryTable")
 SINGLE_SELECT: Final = "write a single SELECT on `t`; nothing else runs."
+
+
+@dataclass(frozen=True, slots=True)
+class QueryScope:
+    """What a query may read, in the words of its errors: verdict on other SQL, and hint."""
+
+    verdict: str
+    hint: str
+
+
+TABLE_SCOPE: Final = QueryScope("this is not one query of the table alone", SINGLE_SELECT)
+LAKE_SCOPE: Final = QueryScope(
+    "this is not one query of the lake's tables alone",
+    "write a single SELECT on the lake's tables, by their names; nothing else runs.",
+)
 
 _CATALYST: Final = "org.apache.spark.sql.catalyst."
 _EXPRESSIONS: Final = f"{_CATALYST}expressions."
@@ -82,20 +99,26 @@ _TABLE_FUNCTIONS: Final = _fill_pattern(
 )
 
 
-def query_table(frame: DataFrame, table_names: Sequence[str], sql: str, limit: int) -> DataFrame:
-    """Return the lazy frame of a user's SELECT on one table; ConfigError for other SQL.
+def query_tables(
+    spark: SparkSession,
+    find: Callable[[tuple[str, ...]], QueryTable | None],
+    read: Callable[[QueryTable], DataFrame],
+    sql: str,
+    scope: QueryScope,
+) -> tuple[DataFrame, list[QueryTable]]:
+    """Return the lazy frame of a user's SELECT, and the tables it reads; ConfigError for other SQL.
 
     Args:
-        frame: the table's frame, in its own session, which gets the views.
-        table_names: the names by which the query may read the table.
+        spark: a session of the query's own, which gets a view for each table.
+        find: returns the table of a dotted name; None if the query may not read it.
+        read: returns a table's frame; called once the whole query is checked.
 
     Raises:
-        ConfigError: the text is no such query, reaches outside the table, or Spark can't analyse
+        ConfigError: the text is no such query, reaches outside its tables, or Spark can't analyse
             it.
     """
     from pyspark.errors import AnalysisException, ParseException
 
-    spark = frame.sparkSession
     # `${env:NAME}` in the text would become the variable's value.
     spark.conf.set("spark.sql.variable.substitute", "false")
     parser: Any = spark._jsparkSession.sessionState().sqlParser()
@@ -104,25 +127,32 @@ def query_table(frame: DataFrame, table_names: Sequence[str], sql: str, limit: i
             plan = parser.parsePlan(sql)
         except ParseException as error:
             raise ConfigError(
-                f"this is not one query: {sql_error_sentence(error)}", SINGLE_SELECT
+                f"this is not one query: {sql_error_sentence(error)}", scope.hint
             ) from error
         sensitive = spark.conf.get("spark.sql.caseSensitive") == "true"
-        verdict = "this is not one query of the table alone"
-        checker = _PlanChecker(spark._jvm, verdict, case_sensitive=sensitive)
-        checker.check(plan, frozenset(table_names))
-        for name in table_names:
+        checker = _PlanChecker(spark._jvm, scope.verdict, find, case_sensitive=sensitive)
+        checker.check(plan, frozenset())
+        frames = {name: read(table) for name, table in checker.tables.items()}
+        for name, frame in frames.items():
             frame.createOrReplaceTempView(quote_identifier(name))
         with translate_errors():
             try:
                 # The checked plan, and not the text, which Spark would parse again.
                 found = frame_of_plan(spark, plan)
             except AnalysisException as error:
-                columns = ", ".join(frame.columns)
                 raise ConfigError(
                     f"Spark can't run the query: {sql_error_sentence(error)}",
-                    f"the table's columns are {columns}.",
+                    _list_columns(frames.items()) or scope.hint,
                 ) from error
-    return found.limit(limit)
+    return found, list(checker.tables.values())
+
+
+def _list_columns(frames: Iterable[tuple[str, DataFrame]]) -> str:
+    """Return the hint with each table's columns; empty if there is no table."""
+    known = [(name, ", ".join(frame.columns)) for name, frame in frames]
+    if len(known) == 1:
+        return f"the table's columns are {known[0][1]}."
+    return "; ".join(f"`{name}` has {columns}" for name, columns in known) + "." * bool(known)
 
 
 def check_expression(
@@ -141,7 +171,8 @@ def check_expression(
         except ParseException as error:
             raise make_error(sql_error_sentence(error)) from error
     verdict = "this is no condition on a row alone"
-    _PlanChecker(spark._jvm, verdict, case_sensitive=False).check(condition, frozenset())
+    checker = _PlanChecker(spark._jvm, verdict, lambda _: None, case_sensitive=False)
+    checker.check(condition, frozenset())
 
 
 class _PlanChecker:
@@ -149,10 +180,23 @@ class _PlanChecker:
 
     Args:
         verdict: beginning of the error's message.
+        find: returns the table of a dotted name; None if the plan may not read it.
         case_sensitive: whether names of tables are case-sensitive.
+
+    Attributes:
+        tables: name in the plan -> its table.
     """
 
-    def __init__(self, jvm: Any, verdict: str, *, case_sensitive: bool) -> None:
+    def __init__(
+        self,
+        jvm: Any,
+        verdict: str,
+        find: Callable[[tuple[str, ...]], Any],
+        *,
+        case_sensitive: bool,
+    ) -> None:
+        self.tables: dict[str, Any] = {}
+        self._find = find
         self._identifier = java_class(jvm, f"{_CATALYST}FunctionIdentifier")
         self._functions = java_class(jvm, f"{_CATALYST}analysis.FunctionRegistry").builtin()
         self._verdict = verdict
@@ -162,7 +206,7 @@ class _PlanChecker:
         """Check a plan node and all below it; raise ConfigError for one that is not allowed.
 
         Args:
-            relation_names: the relations that are in scope: the table and CTEs.
+            relation_names: the CTEs that are in scope.
         """
         if not hasattr(item, "getClass"):
             return
@@ -190,11 +234,17 @@ class _PlanChecker:
             self.check(part, relation_names)
 
     def _check_relation(self, relation: Any, relation_names: frozenset[str]) -> None:
-        """Raise ConfigError unless the relation is one of `relation_names`, without options."""
-        parts = list(_members(relation.multipartIdentifier()))
+        """Raise ConfigError unless the relation is a CTE or a table to read, without options."""
+        parts = tuple(map(str, _members(relation.multipartIdentifier())))
         known = {self._fold_case(name) for name in relation_names}
         if len(parts) != 1 or self._fold_case(parts[0]) not in known:
-            raise self._refusal(f"{'.'.join(parts)!r}, which is another table or a path")
+            table = self._find(parts)
+            if table is None:
+                raise self._refusal(f"{'.'.join(parts)!r}, which is another table or a path")
+            for name, other in self.tables.items():
+                if self._fold_case(name) == self._fold_case(parts[0]) and table != other:
+                    raise self._refusal(f"{name!r} and {parts[0]!r}, which are one name in SQL")
+            self.tables[parts[0]] = table
         if not relation.options().isEmpty() or relation.isStreaming():
             raise self._refusal(f"options of {parts[0]!r}")
 
