@@ -73,6 +73,8 @@ def _loads_by_spark(program: str, arguments: list[str]) -> bool:
     loads = program != "lakeport" or command_name(arguments) in _LOADS
     if not loads or not _NO_LOAD.isdisjoint(arguments):
         return False
+    if "SPARK_REMOTE" in os.environ:
+        return False
     if _THREADS in map(str.lower, os.environ.values()):  # a config may refer to any of them
         return False
     texts = [*arguments, *filter(None, map(_read_start, arguments))]

@@ -514,7 +514,7 @@ class EngineReport:
     """The engine that ran a load, Spark or threads, with its numbers of jobs and tasks.
 
     Attributes:
-        name: `spark` or `threads`.
+        name: `spark`, `connect` (Spark Connect) or `threads`.
         version: Spark's version; empty for threads.
         master: Spark's master URL, or the number of threads as `threads[2]`.
         application: Spark's application id; empty for threads, and where Spark never started.
@@ -549,10 +549,11 @@ class EngineReport:
         'by threads of this process, 1 task'
         """
         tasks = pluralize(self.tasks, "task")
-        if self.name != "spark":
+        if self.name not in ("spark", "connect"):
             return f"by threads of this process, {tasks}"
-        version = f"Spark {self.version}" if self.version else "Spark"
-        return f"by {version}, {self.master}, {pluralize(self.jobs, 'job')}, {tasks}"
+        name = "Spark" if self.name == "spark" else "Spark Connect"
+        facts = filter(None, (f"{name} {self.version}".rstrip(), self.master))
+        return f"by {', '.join(facts)}, {pluralize(self.jobs, 'job')}, {tasks}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,10 +256,10 @@ class Standalone:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Have Linux kill this process when the one that started it ends, however that ends."""
     ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)

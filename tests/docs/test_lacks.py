@@ -93,7 +93,9 @@ LACKING: Mapping[str, Callable[[Path], bool]] = {
     "overwriting by a condition (`replaceWhere`)": lambda _: (
         not KEYS & {"replace_where", "overwrite_where"}
     ),
-    "Spark Connect": lambda _: "Spark Connect frames can't be landed" in literals(),
+    "streams, SQL and tables as sources by Spark Connect": lambda _: (
+        " takes a classic Spark session" in literals()
+    ),
     "the protocol of Airbyte's messages": lambda _: "airbyte" not in FORMATS.values(),
     "web services as sources": lambda _: KINDS.keys() == {"files", "database", "tap", "tables"},
     "wildcards over a database's tables": lambda _: "tables" not in fields("database"),

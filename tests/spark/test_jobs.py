@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakeport.engine.spark import workers
-from lakeport.engine.spark.jobs import JobLabel, JobQueue, TaskRequest, run_frame, run_tasks
+from lakeport.engine.spark.jobs import JobQueue, TaskRequest, run_frame, run_tasks
+from lakeport.engine.tasks import JobLabel
 from lakeport.errors import (
     BadRecord,
     BadRecords,

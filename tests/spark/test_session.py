@@ -16,8 +16,9 @@ import pytest
 
 from lakeport.engine.base import SessionRequest
 from lakeport.engine.failures import translate, translate_errors
-from lakeport.engine.spark.jobs import JobLabel, run_tasks, start_python_workers
+from lakeport.engine.spark.jobs import run_tasks, start_python_workers
 from lakeport.engine.spark.session import DriverSession
+from lakeport.engine.tasks import JobLabel
 from lakeport.errors import ConfigError, LakeportError, SchemaConflict
 
 CANARY = "canary/" + "s3cr3t+value"
@@ -229,7 +230,8 @@ def test_a_load_imports_no_pandas(tmp_path: Path) -> None:
         import sys
         from pathlib import Path
         from lakeport.cli import app
-        from lakeport.engine.spark.jobs import JobLabel, run_tasks
+        from lakeport.engine.spark.jobs import run_tasks
+        from lakeport.engine.tasks import JobLabel
         from lakeport.engine.base import SessionRequest
         from lakeport.engine.spark.session import DriverSession
 
@@ -286,7 +288,8 @@ def test_an_interrupt_cancels(driver: DriverSession) -> None:
 def test_nothing_outlives_a_killed_driver() -> None:
     script = """
     import os, sys, time
-    from lakeport.engine.spark.jobs import JobLabel, run_tasks
+    from lakeport.engine.spark.jobs import run_tasks
+    from lakeport.engine.tasks import JobLabel
     from lakeport.engine.base import SessionRequest
     from lakeport.engine.spark.session import DriverSession
     driver = DriverSession.acquire(SessionRequest({"delta"}))
@@ -317,7 +320,8 @@ def test_adopting_growing_and_ending() -> None:
     from lakeport.errors import ConfigError, SourceError
     from lakeport.engine.sql.frames import normalise_frame
     from lakeport.engine.spark.engine import SparkEngine
-    from lakeport.engine.spark.jobs import JobLabel, run_tasks
+    from lakeport.engine.spark.jobs import run_tasks
+    from lakeport.engine.tasks import JobLabel
     from lakeport.engine.base import SessionRequest
     from lakeport.engine.spark.session import DriverSession
 

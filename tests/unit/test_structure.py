@@ -30,6 +30,7 @@ NEEDED = {
     "lakeport.cli.tables -> lakeport.lake.table": _COMMAND,
     "lakeport.cli.warm -> lakeport.engine.spark.jvm.jars": _COMMAND,
     "lakeport.engine.session_options -> lakeport.engine.spark.session": "few processes have Spark",
+    "lakeport.engine.threads -> lakeport.engine.spark.connect": "the other engine is not loaded",
     "lakeport.engine.threads -> lakeport.engine.spark.engine": "the other engine is not loaded",
     "lakeport.engine.spark.daemon -> lakeport.host.packages": "the first task waits for it",
     "lakeport.engine.spark.daemon -> lakeport.host.process": "the first task waits for it",

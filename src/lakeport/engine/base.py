@@ -31,6 +31,7 @@ class SessionRequest:
         quick_start: whether the load is small, so that a quick start matters most.
         keep_context: a context that must not end, as the source is a frame of its session; or None.
         optional_needs: further keys; a session without them refuses the work that needs them.
+        frame: what is landed, if its session is to run the tasks; only Spark frames matter.
         warm: `auto` to use a suitable warm session's Spark, `require` to use no other, or `off`.
     """
 
@@ -39,6 +40,7 @@ class SessionRequest:
     quick_start: bool = True
     keep_context: SparkContext | None = None
     optional_needs: Set[str] = frozenset()
+    frame: object = None
     warm: str = "off"
 
 
@@ -48,7 +50,7 @@ class Engine(ABC):
     Use it as a context manager, or call `close` once: a load with other needs may wait for that.
 
     Attributes:
-        name: `spark` or `threads`.
+        name: `spark`, `connect` or `threads`.
         secrets: values that must not appear in messages.
         most_streams: how many small streams of a load are landed at once. Threads share one
             interpreter, and more of them take longer.
@@ -158,3 +160,8 @@ class Engine(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release the session for other loads; may be called again."""
+
+
+def is_connect(value: object) -> bool:
+    """Whether a frame or session is one of Spark Connect."""
+    return type(value).__module__.startswith("pyspark.sql.connect.")

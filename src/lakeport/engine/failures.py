@@ -35,6 +35,8 @@ _ABSENT_CALL: Final = re.compile(r"(Method|Constructor) ([\w.$]+)\(.*\) does not
 _PYTHON_TRACE: Final = re.compile(
     r"PythonException: [\s\S]*?Traceback \(most recent call last\):\n((?:[ \t].*\n)+)([\w.]+)"
 )
+_CONNECT: Final = "pyspark.errors.exceptions.connect"
+_CAUSED: Final = re.compile(r"^Caused by: ([^\t]*)$", re.M)
 _MEMORY_HINT: Final = "give Spark more memory (`spark.driver.memory`), or use smaller batches."
 _DEBUG_HINT: Final = "`--debug` shows Spark's own words."
 _TRANSIENT_HINT: Final = (
@@ -422,8 +424,8 @@ class MaskedCause(Exception):
 
 
 def is_java_error(error: BaseException) -> bool:
-    """Whether an exception comes from py4j, such as a refused connection to the JVM."""
-    if type(error).__module__.startswith("py4j"):
+    """Whether an exception comes from py4j or Spark Connect, such as a refused connection."""
+    if type(error).__module__.startswith(("py4j", _CONNECT)):
         return True
     trace = error.__traceback__
     while trace is not None:
@@ -439,7 +441,7 @@ def is_lost_call(error: BaseException) -> bool:
 
 
 def is_spark_error(error: BaseException) -> bool:
-    """Whether one of an error's causes comes from py4j."""
+    """Whether one of an error's causes comes from py4j or Spark Connect."""
     return any(is_java_error(cause) for cause in walk_causes(error) if cause is not error)
 
 
@@ -461,7 +463,15 @@ def mask_causes(error: BaseException, secrets: Iterable[str]) -> None:
 
 
 def java_messages(error: BaseException) -> Iterator[str]:
-    """Yield `class name: message` of a Java exception and its causes; nothing for others."""
+    """Yield `class name: message` of a Java exception and its causes; nothing for others.
+
+    A Spark Connect server sends them as the text of a stack trace.
+    """
+    if type(error).__module__ == _CONNECT:
+        name = type(error).__name__.replace("SparkConnect", "Spark")  # ConnectException is another
+        yield f"{_CONNECT}.{name}: {getattr(error, '_message', None) or error}"
+        yield from _CAUSED.findall(getattr(error, "_stacktrace", None) or "")
+        return
     described = getattr(error, "_desc", None)
     if described and isinstance(described, str) and next(java_causes(error), None) is None:
         yield f"{getattr(error, '_stackTrace', '').partition(':')[0]}: {described}"

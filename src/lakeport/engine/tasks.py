@@ -17,6 +17,33 @@ from lakeport.scrub import scrub
 
 
 @dataclass(frozen=True, slots=True)
+class JobLabel:
+    """Description and group of a run's jobs in Spark's UI and event log.
+
+    Attributes:
+        step: what its tasks do, such as `write orders to s3://lake/orders`.
+        run: name of its run, whose jobs form one group; empty for a command.
+    """
+
+    step: str
+    run: str = ""
+
+    @property
+    def description(self) -> str:
+        """Text that Spark's UI shows for the job.
+
+        >>> JobLabel("write orders to s3://lake/orders", "nightly").description
+        'lakeport: write orders to s3://lake/orders, run nightly'
+        """
+        return f"lakeport: {self.step}" + (f", run {self.run}" if self.run else "")
+
+    @property
+    def group(self) -> str:
+        """The job's group."""
+        return f"lakeport {self.run}" if self.run else "lakeport"
+
+
+@dataclass(frozen=True, slots=True)
 class TaskOutcome:
     """A task's results or error; it has neither if the task was skipped after a failure.
 

@@ -17,7 +17,7 @@ from lakeport.host.process import available_cores
 from lakeport.model import EngineReport
 
 if TYPE_CHECKING:
-    from lakeport.engine.spark.engine import SparkEngine
+    from lakeport.engine.spark.engine import JobEngine, SparkEngine
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -27,6 +27,10 @@ _CALLS_AT_ONCE: Final = 4  # bounds the memory of tasks
 _HINT: Final = (
     "use `engine: spark`, the default: change the key `engine`, the option `--engine` or the "
     "variable LAKEPORT_ENGINE, whichever says `threads`."
+)
+_CLASSIC_HINT: Final = (
+    "run it in a process that has no session of Spark Connect, without SPARK_REMOTE: lakeport then "
+    "starts a Spark there, or uses the classic session that it finds."
 )
 
 
@@ -125,8 +129,9 @@ class ThreadEngine(Engine):
 
 
 def choose_engine(name: str, request: SessionRequest) -> Engine:
-    """Return a ThreadEngine if `name` is `threads`, else a SparkEngine. Nothing starts yet.
+    """Return a ThreadEngine if `name` is `threads`, else one of Spark. Nothing starts yet.
 
+    It is a ConnectEngine where `find_session` finds a session of Spark Connect, else a SparkEngine:
     Spark starts with `Engine.begin`, or when its session is first used.
 
     Raises:
@@ -135,17 +140,34 @@ def choose_engine(name: str, request: SessionRequest) -> Engine:
     """
     if name == "threads":
         return ThreadEngine()
+    from lakeport.engine.spark.connect import ConnectEngine, find_session
     from lakeport.engine.spark.engine import SparkEngine
 
-    return SparkEngine(request)
+    remote = find_session(request.frame, request.settings)
+    return SparkEngine(request) if remote is None else ConnectEngine(remote, request)
 
 
 def require_spark(engine: Engine, feature: str) -> SparkEngine:
-    """Return `engine` as a SparkEngine; raise ConfigError naming `feature` if it is threads.
+    """Return `engine` as a SparkEngine; raise ConfigError naming `feature` if it is another.
+
+    Raises:
+        ConfigError: the engine is threads or Spark Connect; the hint names one that can do it.
+    """
+    require_jobs(engine, feature)
+    if engine.name != "spark":
+        raise ConfigError(
+            f"{feature} takes a classic Spark session, and this process uses Spark Connect",
+            _CLASSIC_HINT,
+        )
+    return cast("SparkEngine", engine)
+
+
+def require_jobs(engine: Engine, feature: str) -> JobEngine:
+    """Return `engine` as one that runs Spark's jobs; raise ConfigError if it is threads.
 
     Raises:
         ConfigError: the engine is threads; the hint names `engine: spark`.
     """
-    if engine.name != "spark":
+    if engine.name == "threads":
         raise ConfigError(f"{feature} takes Spark, and `engine` is `threads`", _HINT)
-    return cast("SparkEngine", engine)
+    return cast("JobEngine", engine)

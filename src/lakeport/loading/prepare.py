@@ -226,6 +226,7 @@ def prepare(
         config.spark,
         keep_context=keep_context,
         optional_needs=optional_needs | config.jars,
+        frame=source,
         warm=config.warm if warm else "off",
     )
     engine = choose_engine(config.engine, request)

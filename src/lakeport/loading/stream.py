@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from lakeport.engine.threads import require_spark
+from lakeport.engine.threads import require_jobs, require_spark
 from lakeport.errors import BadRecord, ObjectExists, UnknownFields
 from lakeport.loading.batches import (
     BatchPart,
@@ -401,7 +401,7 @@ class StreamLoader:
             land = partial(land_splits, table.sink, first.batch.tracks_content, first.checker)
             sizes = [task.bytes for task in plan.tasks]
             return self.engine.run_tasks(step, land, items, sizes=sizes, discard=discard)
-        spark = require_spark(self.engine, "a Spark frame")
+        spark = require_jobs(self.engine, "a Spark frame")
         reads_splits = first.transformed is not None and first.transformed.reading is not None
         others = [] if reads_splits else ["the frame that is landed"]
         if self.transform is not None and self.transform.function is not None:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from lakeport.config.sources import DatabaseSource, FilesSource, TablesSource, TapSource
-from lakeport.engine.threads import require_spark
+from lakeport.engine.base import is_connect
+from lakeport.engine.threads import require_jobs, require_spark
 from lakeport.errors import ConfigError, InputError
 from lakeport.model import Flush
 from lakeport.sources.files.discovery import discover, stream_name
@@ -97,7 +98,8 @@ class SourceOpener:
         from lakeport.sources.files.declared_columns import column_types
 
         column_types(self.config.columns)  # a wrong type name raises before anything is read
-        if isinstance(source, (io.IOBase, io.BytesIO)) or hasattr(source, "readinto"):
+        is_stream = not is_connect(source) and hasattr(source, "readinto")
+        if isinstance(source, io.IOBase) or is_stream:
             self._check_options("singer")
             self._check_spool()
             return self._open_singer(
@@ -278,7 +280,7 @@ class SourceOpener:
         from lakeport.sources.frames import frame_flushes, is_spark_frame
 
         if is_spark_frame(frame):
-            require_spark(self.engine, "a Spark frame")
+            require_jobs(self.engine, "a Spark frame")
         else:
             self._check_spool()
         stream = fixed_table_name(self.config)

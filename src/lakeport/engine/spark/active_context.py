@@ -55,19 +55,10 @@ _EXCLUDED: Final = {"s3a": ("software.amazon.awssdk:bundle", "com.amazonaws:aws-
 
 
 def find_context() -> SparkContext | None:
-    """Return this process's running SparkContext or None; ConfigError for Spark Connect.
+    """Return this process's running SparkContext or None.
 
     A forked process ignores its parent's context. This does not import pyspark.
     """
-    if "pyspark.sql.connect.session" in sys.modules:
-        connect = sys.modules["pyspark.sql.connect.session"].SparkSession
-        if connect.getActiveSession() is not None:
-            raise ConfigError(
-                "the active Spark session is a Spark Connect client, which can't commit tables",
-                "run the job where Spark's driver runs: with `spark-submit`, or on compute with "
-                "dedicated access. What is no frame of that session can be landed from here once "
-                "it is stopped (`spark.stop()`).",
-            )
     contexts: Any = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     context: SparkContext | None = getattr(contexts, "_active_spark_context", None)
     if context is None or context._jsc is None or _drop_parents_context(context):
@@ -283,14 +274,22 @@ def silence_loggers(context: SparkContext) -> None:
     They do so when a query fails, and PySpark's accumulator server when the JVM is gone. lakeport
     reports such errors in one sentence.
     """
-    with suppress(ImportError):  # it came with Spark 4.0
+    silence_context_loggers()
+    server = context._accumulatorServer
+    if server is not None:
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]
+
+
+def silence_context_loggers() -> None:
+    """Disable the loggers by which PySpark prints a failed query's errors, whole stacks included.
+
+    They came with Spark 4.0.
+    """
+    with suppress(ImportError):
         from pyspark.logger import PySparkLogger
 
         for name in _CONTEXT_LOGGERS:
             PySparkLogger.getLogger(name).disabled = True
-    server = context._accumulatorServer
-    if server is not None:
-        server.handle_error = lambda *_: None  # type: ignore[method-assign]
 
 
 def silence_lost_calls() -> None:

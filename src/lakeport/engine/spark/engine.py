@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 from lakeport.engine.base import Engine, SessionRequest
 from lakeport.engine.spark import active_context, jobs, workers
 from lakeport.engine.spark.filesystems import configure_store, connect_store
-from lakeport.engine.spark.jobs import JobLabel, ReadingFrame
+from lakeport.engine.spark.jobs import JobSession, ReadingFrame
 from lakeport.engine.spark.session import DriverSession
-from lakeport.engine.tasks import gather_results
+from lakeport.engine.tasks import JobLabel, gather_results
 from lakeport.model import EngineReport
 
 if TYPE_CHECKING:
@@ -35,30 +35,18 @@ _KNOWN_LOG_STORES: Final = (
 _OWN_LOG_STORES: Final = ("DynamoDB",)
 
 
-class SparkEngine(Engine):
-    """Runs tasks on Spark: in the user's active session, a warm session, or a new one.
+class JobEngine(Engine):
+    """Runs tasks as jobs of a Spark session, classic or of Spark Connect."""
 
-    Raises:
-        LakeportError: as `DriverSession.acquire`.
-    """
-
-    name: ClassVar[str] = "spark"
     most_streams: ClassVar[int] = 64  # those that wait share jobs
 
-    def __init__(self, request: SessionRequest) -> None:
-        """Acquire the session of this process; wait if other loads use one that does not suit."""
-        self._counted, self._thread = threading.Lock(), threading.get_ident()
-        self._named = ExitStack()
+    def __init__(self, session: JobSession) -> None:
+        """Run jobs in `session`; none has run yet."""
+        self._session = session
+        self._counted = threading.Lock()
         self._jobs = self._tasks = 0
-        self.session = DriverSession.acquire(request, user=self)
-        self._queue = jobs.JobQueue(self.session, self._count)
-        self.secrets = self.session.secrets
-        self.adopted = self.session.adopted
-        options = request.settings
-        if self.adopted:
-            with suppress(Exception):  # an ended session raises where it is used
-                options = self.session.spark.conf.getAll  # with the context's settings
-        self.commits_by_log = not any(_is_custom_hook(key, value) for key, value in options.items())
+        self._queue = jobs.JobQueue(session, self._count)
+        self.secrets = session.secrets
 
     def run_tasks(
         self,
@@ -89,9 +77,42 @@ class SparkEngine(Engine):
         See `Engine.run_tasks` for the arguments, the order of the results and the errors.
         """
         label = JobLabel(step, self.run)
-        found, tasks = jobs.run_frame(self.session, label, frame, function, discard=discard)
+        found, tasks = jobs.run_frame(self._session, label, frame, function, discard=discard)
         self._count(tasks)
         return found
+
+    @property
+    def cores(self) -> int:
+        """Number of tasks that run at once; waits for Spark only on a cluster."""
+        return self._session.cores
+
+    def _count(self, tasks: int) -> None:
+        """Add one job with this number of tasks to the counts of `report`."""
+        with self._counted:
+            self._jobs += 1
+            self._tasks += tasks
+
+
+class SparkEngine(JobEngine):
+    """Runs tasks on Spark: in the user's active session, a warm session, or a new one.
+
+    Raises:
+        LakeportError: as `DriverSession.acquire`.
+    """
+
+    name: ClassVar[str] = "spark"
+
+    def __init__(self, request: SessionRequest) -> None:
+        """Acquire the session of this process; wait if other loads use one that does not suit."""
+        self._thread, self._named = threading.get_ident(), ExitStack()
+        self.session = DriverSession.acquire(request, user=self)
+        super().__init__(self.session)
+        self.adopted = self.session.adopted
+        options = request.settings
+        if self.adopted:
+            with suppress(Exception):  # an ended session raises where it is used
+                options = self.session.spark.conf.getAll  # with the context's settings
+        self.commits_by_log = not has_custom_hook(options)
 
     def read_frame(
         self,
@@ -179,7 +200,7 @@ class SparkEngine(Engine):
         """Label this thread's Spark jobs with `step`, but not on a user's own thread."""
         if not self.adopted or self._thread != threading.get_ident():
             self._named.enter_context(jobs.keep_call_sites())
-            JobLabel(step, self.run).name_jobs(self.session.context)
+            self.session.label_jobs(JobLabel(step, self.run))
 
     def configure_store(self, root: str, settings: Mapping[str, str]) -> None:
         """Configure Hadoop's connector for a store; see `filesystems.configure_store`."""
@@ -203,11 +224,6 @@ class SparkEngine(Engine):
     def check_workers(self, packages: Sequence[str]) -> None:
         """Check that Spark's workers can import what tasks need; see `Engine.check_workers`."""
         workers.check_packages(self.session, packages)
-
-    @property
-    def cores(self) -> int:
-        """Number of tasks that run at once; waits for Spark only on a cluster."""
-        return self.session.cores
 
     @property
     def start_up(self) -> tuple[float | None, float | None]:
@@ -242,11 +258,10 @@ class SparkEngine(Engine):
         self._named.close()
         self.session.release(self)
 
-    def _count(self, tasks: int) -> None:
-        """Add one job with this number of tasks to the counts of `report`."""
-        with self._counted:
-            self._jobs += 1
-            self._tasks += tasks
+
+def has_custom_hook(settings: Mapping[str, str]) -> bool:
+    """Whether Spark settings replace Delta's own log store or commit handling."""
+    return any(_is_custom_hook(key, value) for key, value in settings.items())
 
 
 def _is_custom_hook(key: str, value: str) -> bool:

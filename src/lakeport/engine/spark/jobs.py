@@ -13,27 +13,27 @@ from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from lakeport.engine.failures import translate
-from lakeport.engine.tasks import FailurePolicy, TaskOutcome, gather_results
+from lakeport.engine.tasks import FailurePolicy, JobLabel, TaskOutcome, gather_results
 from lakeport.errors import LakeportError
 from lakeport.host.activity import bind_activity, current_load, set_progress_share
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark import Accumulator, SparkContext
+    from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from lakeport.engine.spark.session import DriverSession
+    from lakeport.host.process import ProcessContext
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _COLUMN: Final = "outcome"
-_python_lock = threading.Lock()
-_MAP_IN_ARROW: Final = 207  # PythonEvalType.SQL_MAP_ARROW_ITER_UDF, whose module varies
 _CANCEL_SECONDS: Final = 3.0
 _POLL_SECONDS: Final = 1.0
 _JOBS_AT_ONCE: Final = 4
@@ -41,41 +41,70 @@ _SMALL_BYTES: Final = 8 << 20
 _JOBS_BEFORE_SMALL: Final = 2  # fewer jobs at once are larger ones
 
 
-@dataclass(frozen=True, slots=True)
-class JobLabel:
-    """Description and group of a run's jobs in Spark's UI and event log.
+class JobSession(Protocol):
+    """A Spark session as jobs use it: a classic one, or one of Spark Connect."""
 
-    Attributes:
-        step: what its tasks do, such as `write orders to s3://lake/orders`.
-        run: name of its run, whose jobs form one group; empty for a command.
-    """
-
-    step: str
-    run: str = ""
+    secrets: set[str]
 
     @property
-    def description(self) -> str:
-        """Text that Spark's UI shows for the job.
-
-        >>> JobLabel("write orders to s3://lake/orders", "nightly").description
-        'lakeport: write orders to s3://lake/orders, run nightly'
-        """
-        return f"lakeport: {self.step}" + (f", run {self.run}" if self.run else "")
+    def attempts(self) -> int:
+        """Number of times that Spark tries a task."""
 
     @property
-    def group(self) -> str:
-        """The job's group."""
-        return f"lakeport {self.run}" if self.run else "lakeport"
+    def cores(self) -> int:
+        """Number of tasks that run at once."""
 
-    def name_jobs(self, context: SparkContext, *, interrupt_on_cancel: bool = False) -> None:
-        """Set group, description and call site of all Spark jobs that this thread starts.
+    @property
+    def is_local(self) -> bool:
+        """Whether tasks run on this machine and see its disk."""
 
-        Args:
-            interrupt_on_cancel: whether a cancelled job interrupts its tasks' threads.
+    @property
+    def python(self) -> str:
+        """Program that runs the tasks; empty if unknown."""
+
+    @property
+    def identity(self) -> object:
+        """What lives as long as Spark's own session or context, as the key of facts about it."""
+
+    @property
+    def process_context(self) -> ProcessContext | None:
+        """Environment for the tasks; None for the workers' own."""
+
+    def wait_for_start(self) -> None:
+        """Wait until Spark runs; raise if it did not start."""
+
+    def job_folder(self) -> Path | None:
+        """Return a folder that driver and tasks share; None if they share no disk."""
+
+    def label_jobs(
+        self, label: JobLabel, tag: str, pool: str, *, interrupt_on_cancel: bool
+    ) -> None:
+        """Set label, tag and scheduler pool of all jobs that this thread starts."""
+
+    def cancel_jobs(self, tag: str) -> None:
+        """Cancel the running jobs of a tag."""
+
+    def ended_share(self, tag: str) -> float | None:
+        """Return the share of a tag's tasks that have ended; None if unknown."""
+
+    def run_partitions(
+        self, items: Sequence[T], function: Callable[[Iterable[T]], Iterable[R]]
+    ) -> list[R]:
+        """Run `function` on each item, as the only one of a partition, in a job of this thread.
+
+        Return all that it yields, in the items' order.
         """
-        context.setJobGroup(self.group, self.description, interrupt_on_cancel)
-        for name in ("callSite.short", "callSite.long"):
-            context.setLocalProperty(name, self.description)
+
+    def map_in_arrow(
+        self,
+        frame: DataFrame,
+        function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+        schema: StructType | str,
+    ) -> DataFrame:
+        """Return a lazy frame: `function` on each partition's Arrow batches.
+
+        The function gets the columns named by their numbers.
+        """
 
 
 @dataclass(eq=False)
@@ -110,7 +139,7 @@ class JobQueue:
         count: called with the number of tasks of each job.
     """
 
-    def __init__(self, session: DriverSession, count: Callable[[int], None]) -> None:
+    def __init__(self, session: JobSession, count: Callable[[int], None]) -> None:
         """Begin without requests."""
         self._session, self._count = session, count
         self._changed = threading.Condition()
@@ -175,7 +204,7 @@ class JobQueue:
 
 
 def run_tasks(
-    session: DriverSession,
+    session: JobSession,
     label: JobLabel,
     function: Callable[[T], list[R]],
     items: Sequence[T],
@@ -188,7 +217,7 @@ def run_tasks(
 
 
 def run_job(
-    session: DriverSession,
+    session: JobSession,
     label: JobLabel,
     requests: Sequence[TaskRequest],
     count_tasks: Callable[[int], None] = lambda tasks: None,
@@ -198,7 +227,7 @@ def run_job(
     Args:
         count_tasks: called with the number of tasks before they run.
     """
-    _ = session.context  # starts Spark, or raises its error, before tasks are counted
+    session.wait_for_start()  # or its error is raised, before tasks are counted
     tasks = _assign_items(requests, session.cores)
     count_tasks(len(tasks))
     with ExitStack() as stack:
@@ -211,37 +240,11 @@ def run_job(
         ]
         work = [(each.function, policy) for each, policy in zip(requests, policies, strict=True)]
         task = partial(_run_items, work)
-        outcomes = run_in_group(session, label, partial(run_partitions, session, tasks, task))
+        outcomes = run_in_group(session, label, partial(session.run_partitions, tasks, task))
     found: list[list[TaskOutcome]] = [[] for _ in requests]
     for place, outcome in outcomes:
         found[place].append(outcome)
     return found
-
-
-def run_partitions(
-    session: DriverSession, items: Sequence[T], function: Callable[[Iterable[T]], Iterable[R]]
-) -> list[R]:
-    """Run `function` on each item, as the only one of a partition, in a Spark job of this thread.
-
-    Returns:
-        All that it yields, in the items' order.
-    """
-    rows = session.context.parallelize(items, len(items)).mapPartitions(function)
-    with task_python(session):
-        rows._jrdd  # noqa: B018  # makes the job's Python function
-    return rows.collect()
-
-
-@contextmanager
-def task_python(session: DriverSession) -> Iterator[None]:
-    """Context manager in which PySpark makes functions for `session.python`, not for the user's."""
-    context, program = session.context, session.python
-    with _python_lock:
-        users, context.pythonExec = context.pythonExec, program
-        try:
-            yield
-        finally:
-            context.pythonExec = users
 
 
 def _assign_items(requests: Sequence[TaskRequest], cores: int) -> list[list[tuple[int, int, Any]]]:
@@ -263,7 +266,7 @@ def _assign_items(requests: Sequence[TaskRequest], cores: int) -> list[list[tupl
 
 
 def run_frame(
-    session: DriverSession,
+    session: JobSession,
     label: JobLabel,
     df: DataFrame,
     function: Callable[[Iterator[pa.RecordBatch], int], list[R]],
@@ -280,7 +283,7 @@ def run_frame(
         task = partial(_run_batches, function, policy, names)
 
         def job() -> list[TaskOutcome]:
-            rows = map_in_arrow(session, df, task, f"{_COLUMN} binary").collect()
+            rows = session.map_in_arrow(df, task, f"{_COLUMN} binary").collect()
             return [pickle.loads(row[0]) for row in rows]  # noqa: S301  # of our own tasks
 
         outcomes = run_in_group(session, label, job)
@@ -288,7 +291,7 @@ def run_frame(
 
 
 @contextmanager
-def shared_folder(session: DriverSession) -> Iterator[str]:
+def shared_folder(session: JobSession) -> Iterator[str]:
     """Yield the path of a temporary folder for all tasks of a job; empty on a cluster."""
     place = session.job_folder()
     folder = "" if place is None else tempfile.mkdtemp(dir=place)
@@ -333,35 +336,8 @@ def attempt_number() -> int:
     return 0 if (context := TaskContext.get()) is None else int(context.attemptNumber())
 
 
-def map_in_arrow(
-    session: DriverSession,
-    frame: DataFrame,
-    function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-    schema: StructType | str,
-) -> DataFrame:
-    """Return a lazy frame: `function` on each partition's Arrow batches. Needs no pandas.
-
-    PySpark's method requires pandas and makes no use of it. The function gets the columns named by
-    their numbers.
-    """
-    from pyspark.sql.udf import UserDefinedFunction
-
-    # Spark would read a dot or backtick in a name as part of an expression.
-    numbers = [str(number) for number in range(len(frame.columns))]
-    plain = frame.toDF(*numbers) if numbers else frame
-    run: Any = UserDefinedFunction(function, schema, evalType=_MAP_IN_ARROW)
-    with task_python(session):
-        column = run(*map(plain.__getitem__, numbers))
-    of_java: Any = plain._jdf
-    if plain.sparkSession.version.startswith("3."):
-        mapped = of_java.pythonMapInArrow(column._jc.expr(), False)
-    else:
-        mapped = of_java.mapInArrow(column._jc, False, None)
-    return type(plain)(mapped, plain.sparkSession)
-
-
 def run_in_group(
-    session: DriverSession,
+    session: JobSession,
     label: JobLabel,
     job: Callable[[], R],
     *,
@@ -380,7 +356,7 @@ def run_in_group(
         TimeoutError: the time limit has passed.
         LakeportError: the failure, as `failures.translate` returns it.
     """
-    context = session.context
+    session.wait_for_start()
     tag, pool = f"lakeport-{uuid.uuid4()}", current_load() or "default"
     found: list[R] = []
     failed: list[BaseException] = []
@@ -388,11 +364,7 @@ def run_in_group(
 
     def run() -> None:
         try:
-            label.name_jobs(context, interrupt_on_cancel=timeout_seconds is not None)
-            context.addJobTag(tag)
-            context.setLocalProperty("spark.scheduler.pool", pool)  # each load has its own
-            # Spark writes the scopes of the UI as JSON, which takes 60 ms of a cold start.
-            context.setLocalProperty("spark.rdd.scope.noOverride", "true")
+            session.label_jobs(label, tag, pool, interrupt_on_cancel=timeout_seconds is not None)
             with keep_call_sites():
                 found.append(job())
         except BaseException as error:
@@ -402,13 +374,13 @@ def run_in_group(
 
     threading.Thread(target=run, name=tag, daemon=True).start()
     threading.Thread(
-        target=bind_activity(_report_progress), args=(context, tag, done), daemon=True
+        target=bind_activity(_report_progress), args=(session, tag, done), daemon=True
     ).start()
     try:
         if not done.wait(timeout_seconds):
             raise TimeoutError
     except BaseException:
-        threading.Thread(target=_cancel_jobs, args=(context, tag, done), daemon=True).start()
+        threading.Thread(target=_cancel_jobs, args=(session, tag, done), daemon=True).start()
         done.wait(_CANCEL_SECONDS if timeout_seconds is None else 0)
         raise
     if failed:
@@ -429,25 +401,21 @@ def keep_call_sites() -> Iterator[None]:
         SCCallSiteSync._spark_stack_depth -= 1
 
 
-def _cancel_jobs(context: SparkContext, tag: str, done: threading.Event) -> None:
+def _cancel_jobs(session: JobSession, tag: str, done: threading.Event) -> None:
     """Cancel a tag's Spark jobs, each second until `done`, as later ones may be submitted."""
     with suppress(Exception):  # a JVM that is busy or gone may not answer
-        context.cancelJobsWithTag(tag)
+        session.cancel_jobs(tag)
         while not done.wait(_POLL_SECONDS):
-            context.cancelJobsWithTag(tag)
+            session.cancel_jobs(tag)
 
 
-def _report_progress(context: SparkContext, tag: str, done: threading.Event) -> None:
+def _report_progress(session: JobSession, tag: str, done: threading.Event) -> None:
     """Each second until `done`, set this thread's progress to the tag's share of ended tasks."""
     with suppress(Exception):  # the job itself meets the error
-        # PySpark's own tracker asks the JVM for each field of a job and a stage.
-        tagged, tracker = context._jsc.sc().statusTracker(), context._jsc.statusTracker()
         while not done.wait(_POLL_SECONDS):
-            jobs = filter(None, map(tracker.getJobInfo, tagged.getJobIdsForTag(tag)))
-            stages = filter(None, (tracker.getStageInfo(n) for job in jobs for n in job.stageIds()))
-            counts = [(stage.numCompletedTasks(), stage.numTasks()) for stage in stages]
-            if tasks := sum(count for _, count in counts):
-                set_progress_share(sum(completed for completed, _ in counts) / tasks)
+            share = session.ended_share(tag)
+            if share is not None:
+                set_progress_share(share)
 
 
 class ReadingFrame(Generic[T]):
@@ -491,9 +459,7 @@ class ReadingFrame(Generic[T]):
         task = partial(_read_items, read, list(items), policy, self._failed)
         count = max(1, len(items))
         columns = spark_schema(schema)
-        self.frame: DataFrame = map_in_arrow(
-            session, spark.range(0, count, 1, count), task, columns
-        )
+        self.frame: DataFrame = session.map_in_arrow(spark.range(0, count, 1, count), task, columns)
 
     def check(self) -> None:
         """Raise the error of the first failed task, if one has failed so far."""

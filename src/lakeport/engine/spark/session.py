@@ -12,12 +12,12 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.metadata import version as installed
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from weakref import WeakKeyDictionary, finalize
 
 from lakeport.engine.base import SessionRequest
@@ -43,10 +43,19 @@ from lakeport.host.scratch import ScratchFolder
 from lakeport.scrub import is_secret_name
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from lakeport.engine.tasks import JobLabel
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _POLL_SECONDS: Final = 1.0
+_MAP_IN_ARROW: Final = 207  # PythonEvalType.SQL_MAP_ARROW_ITER_UDF, whose module varies
+_python_lock = threading.Lock()
 
 
 class _StartUp(threading.Event):
@@ -187,11 +196,7 @@ class DriverSession:
 
     @classmethod
     def find_users_session(cls) -> SparkSession | None:
-        """Return the session that the user built in this process; None if there is none.
-
-        Raises:
-            ConfigError: it is a Spark Connect session.
-        """
+        """Return the classic session that the user built in this process; None without one."""
         own = cls._current
         if own is not None and own._begun and not (own.adopted or own._stopped):
             return None
@@ -302,6 +307,11 @@ class DriverSession:
         return program if self.adopted and self.is_local and is_python else self.context.pythonExec
 
     @property
+    def identity(self) -> object:
+        """The SparkContext, which other sessions may share."""
+        return self.context
+
+    @property
     def master(self) -> str:
         """Spark's master URL, with the number of cores in place of `*`."""
         return f"local[{self.cores}]" if self._master == "local[*]" else self._master
@@ -340,6 +350,97 @@ class DriverSession:
         with translate_errors(self.secrets):
             for key, value in settings.items():
                 jsc.hadoopConfiguration().set(key, value, source)
+
+    def wait_for_start(self) -> None:
+        """Wait until Spark has started; raise as `context` does if it did not."""
+        _ = self.context
+
+    def label_jobs(
+        self,
+        label: JobLabel,
+        tag: str = "",
+        pool: str = "",
+        *,
+        interrupt_on_cancel: bool = False,
+    ) -> None:
+        """Set group, description, call site and tag of all Spark jobs that this thread starts.
+
+        Args:
+            tag, pool: the jobs' tag and scheduler pool; empty to leave both as they are.
+            interrupt_on_cancel: whether a cancelled job interrupts its tasks' threads.
+        """
+        context = self.context
+        context.setJobGroup(label.group, label.description, interrupt_on_cancel)
+        for name in ("callSite.short", "callSite.long"):
+            context.setLocalProperty(name, label.description)
+        if tag:
+            context.addJobTag(tag)
+            context.setLocalProperty("spark.scheduler.pool", pool)  # each load has its own
+            # Spark writes the scopes of the UI as JSON, which takes 60 ms of a cold start.
+            context.setLocalProperty("spark.rdd.scope.noOverride", "true")
+
+    def cancel_jobs(self, tag: str) -> None:
+        """Cancel the running jobs of a tag."""
+        self.context.cancelJobsWithTag(tag)
+
+    def ended_share(self, tag: str) -> float | None:
+        """Return the share of a tag's tasks that have ended; None before its first stage."""
+        context: Any = self.context
+        # PySpark's own tracker asks the JVM for each field of a job and a stage.
+        tagged, tracker = context._jsc.sc().statusTracker(), context._jsc.statusTracker()
+        jobs = filter(None, map(tracker.getJobInfo, tagged.getJobIdsForTag(tag)))
+        stages = filter(None, (tracker.getStageInfo(n) for job in jobs for n in job.stageIds()))
+        counts = [(stage.numCompletedTasks(), stage.numTasks()) for stage in stages]
+        tasks = sum(count for _, count in counts)
+        return sum(completed for completed, _ in counts) / tasks if tasks else None
+
+    def run_partitions(
+        self, items: Sequence[T], function: Callable[[Iterable[T]], Iterable[R]]
+    ) -> list[R]:
+        """Run `function` on each item, as the only one of a partition, in a job of this thread.
+
+        Returns:
+            All that it yields, in the items' order.
+        """
+        rows = self.context.parallelize(items, len(items)).mapPartitions(function)
+        with self._task_python():
+            rows._jrdd  # noqa: B018  # makes the job's Python function
+        return rows.collect()
+
+    def map_in_arrow(
+        self,
+        frame: DataFrame,
+        function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+        schema: StructType | str,
+    ) -> DataFrame:
+        """Return a lazy frame: `function` on each partition's Arrow batches. Needs no pandas.
+
+        PySpark's method requires pandas and makes no use of it. The function gets the columns
+        named by their numbers.
+        """
+        from pyspark.sql.udf import UserDefinedFunction
+
+        plain, numbers = number_columns(frame)
+        run: Any = UserDefinedFunction(function, schema, evalType=_MAP_IN_ARROW)
+        with self._task_python():
+            column = run(*map(plain.__getitem__, numbers))
+        of_java: Any = plain._jdf
+        if plain.sparkSession.version.startswith("3."):
+            mapped = of_java.pythonMapInArrow(column._jc.expr(), False)
+        else:
+            mapped = of_java.mapInArrow(column._jc, False, None)
+        return type(plain)(mapped, plain.sparkSession)
+
+    @contextmanager
+    def _task_python(self) -> Iterator[None]:
+        """Context manager in which PySpark makes functions for `python`, not for the user's."""
+        context, program = self.context, self.python
+        with _python_lock:
+            users, context.pythonExec = context.pythonExec, program
+            try:
+                yield
+            finally:
+                context.pythonExec = users
 
     def warm_up_workers(self, job: Callable[[DriverSession], object]) -> None:
         """Run `job` once in the background, to start Python workers; never waits or raises.
@@ -488,6 +589,15 @@ class DriverSession:
         if isinstance(launch, Launch):
             self.needs, self.jar_error = launch.needs, launch.jar_error
         return context
+
+
+def number_columns(frame: DataFrame) -> tuple[DataFrame, list[str]]:
+    """Return a frame with its columns named by their numbers, and those names.
+
+    Spark would read a dot or backtick in a name as part of an expression.
+    """
+    numbers = [str(number) for number in range(len(frame.columns))]
+    return (frame.toDF(*numbers) if numbers else frame), numbers
 
 
 os.register_at_fork(after_in_child=DriverSession.reset_after_fork)

@@ -8,11 +8,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
-from lakeport.engine.spark.jobs import JobLabel, run_in_group, run_partitions
+from lakeport.engine.base import is_connect
+from lakeport.engine.spark.jobs import run_in_group
 from lakeport.engine.spark.jvm.versions import SparkBuild
+from lakeport.engine.tasks import JobLabel
 from lakeport.errors import ConfigError, LakeportError, MissingDependency, SparkFailure
 from lakeport.host.packages import pip_requirement
 from lakeport.version import __version__
@@ -20,11 +22,11 @@ from lakeport.version import __version__
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from lakeport.engine.spark.session import DriverSession
+    from lakeport.engine.spark.jobs import JobSession
 
 _log = logging.getLogger(__name__)
 _Answer = tuple[str, str, list[str], dict[str, str]]
-_checked: WeakKeyDictionary[SparkContext, set[tuple[str, str]]] = WeakKeyDictionary()
+_checked: WeakKeyDictionary[object, set[tuple[str, str]]] = WeakKeyDictionary()
 _SILENCE_SECONDS: Final = 60.0
 
 _ALWAYS: Final = ("lakeport", "pyarrow", "msgspec", "numpy")
@@ -33,6 +35,13 @@ _SHIPPED: Final = (
     "    spark.archives = env.tar.gz#environment\n"
     "    spark.pyspark.python = ./environment/bin/python\n"
 )
+_SHIPPED_BY_CONNECT: Final = (
+    "pack an environment that has lakeport (`venv-pack -o env.tar.gz`), and ship it\n"
+    '    spark.addArtifacts("env.tar.gz#environment", archive=True)\n'
+    '    spark.conf.set("spark.sql.execution.pyspark.python", "./environment/bin/python")\n'
+)
+_PY_FILES: Final = "`--py-files lakeport.zip` (`spark.submit.pyFiles`)"
+_PY_FILES_BY_CONNECT: Final = "`spark.addArtifacts('./lakeport.zip', pyfile=True)`"
 _OTHERWISE: Final = "or install them in the workers' image"
 _WAITING: Final = (
     "no worker has taken a task for %d s: has the cluster free cores and memory for one "
@@ -43,7 +52,7 @@ _PAGE_SECONDS: Final = 2.0  # timeout for a master's page
 _STOPPED: Final = re.compile(r"stopped SparkContext|SparkContext (has been|was) shut ?down")
 
 
-def check_packages(session: DriverSession, packages: Sequence[str] = ()) -> None:
+def check_packages(session: JobSession, packages: Sequence[str] = ()) -> None:
     """Raise MissingDependency unless workers import lakeport and `packages`. Runs a Spark job.
 
     Waits for Spark's start, and logs a warning if no worker answers for a minute.
@@ -53,15 +62,14 @@ def check_packages(session: DriverSession, packages: Sequence[str] = ()) -> None
         ConfigError: Python, Spark or lakeport is another version there; or there is no Python.
         SparkFailure: Spark did not start, or has no workers.
     """
-    context = session.context
-    known = _checked.setdefault(context, set())
+    known = _checked.setdefault(session.identity, set())
     names = [name for name in (*_ALWAYS, *packages) if (session.python, name) not in known]
     if not names:
         return
 
     def ask() -> list[_Answer]:
         tasks = max(1, session.cores) * _TASKS_PER_CORE
-        return run_partitions(session, range(tasks), _package_finder(names))
+        return session.run_partitions(range(tasks), _package_finder(names))
 
     silence = threading.Timer(_SILENCE_SECONDS, _log.warning, [_WAITING, _SILENCE_SECONDS])
     silence.daemon = True
@@ -69,15 +77,15 @@ def check_packages(session: DriverSession, packages: Sequence[str] = ()) -> None
     try:
         answers = run_in_group(session, JobLabel("look for the workers' packages"), ask)
     except LakeportError as error:
-        raise _explain_failure(error, context) from error.__cause__
+        raise _explain_failure(error, session) from error.__cause__
     finally:
         silence.cancel()
     absent = {name: (host, python) for host, python, lacks, _ in answers for name in lacks}
     if absent:
         lacking = sorted(absent, key=names.index)
-        raise _missing_packages_error(lacking, *absent[lacking[0]], is_local=session.is_local)
+        raise _missing_packages_error(lacking, *absent[lacking[0]], session)
     for host, python, _, versions in answers:
-        _check_versions(versions, host, python)
+        _check_versions(versions, host, python, session)
     known |= {(session.python, name) for name in names}
 
 
@@ -100,44 +108,56 @@ def _package_finder(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[
     return look
 
 
-def _check_versions(versions: Mapping[str, str], host: str, python: str) -> None:
+def _shipped(session: JobSession) -> str:
+    """Return the way to ship an environment to a session's workers, for hints."""
+    return _SHIPPED_BY_CONNECT if is_connect(session.identity) else _SHIPPED
+
+
+def _check_versions(
+    versions: Mapping[str, str], host: str, python: str, session: JobSession
+) -> None:
     """Raise ConfigError if a worker's lakeport is another version than this process'."""
     found = versions.get("lakeport", __version__)
     if found != __version__:
         raise ConfigError(
             f"Spark's workers have lakeport {found}, and this process has {__version__} "
             f"(host {host}, {python})",
-            f"both have to be of one version: {_SHIPPED}{_OTHERWISE}.",
+            f"both have to be of one version: {_shipped(session)}{_OTHERWISE}.",
         )
 
 
 def _missing_packages_error(
-    names: Sequence[str], host: str, python: str, *, is_local: bool
+    names: Sequence[str], host: str, python: str, session: JobSession
 ) -> MissingDependency:
     """Return the error for packages that a worker's Python lacks, with a hint to ship them."""
     packages = ", ".join(names)
-    if is_local and python != sys.executable:
+    remote = is_connect(session.identity)
+    if session.is_local and not remote and python != sys.executable:
         return MissingDependency(
             f"the Python that Spark starts for its tasks ({python}) lacks the package {packages}",
             "`PYSPARK_PYTHON` (or `spark.pyspark.python`) has to be set before the session is made "
             f"to this process' Python: {sys.executable}",
         )
     if list(names) == ["lakeport"]:
+        by = _PY_FILES_BY_CONNECT if remote else _PY_FILES
         hint = (
-            "its dependencies are there: ship it with `--py-files lakeport.zip` "
-            "(`spark.submit.pyFiles`), a zip with the package's folder in it; or "
+            f"its dependencies are there: ship it with {by}, a zip with the package's folder in "
+            "it; or "
         )
     else:
         requirements = sorted(map(pip_requirement, names))
         hint = f"what brings them is `pip install '{requirements[-1]}'`: "
     return MissingDependency(
         f"Spark's workers lack the Python package {packages} (host {host}, {python})",
-        f"{hint}{_SHIPPED}{_OTHERWISE}.",
+        f"{hint}{_shipped(session)}{_OTHERWISE}.",
     )
 
 
-def _explain_failure(error: LakeportError, context: SparkContext) -> LakeportError:
+def _explain_failure(error: LakeportError, session: JobSession) -> LakeportError:
     """Return a clearer error if the cause is a wrong Python or Spark; else `error` itself."""
+    context: Any = session.identity
+    remote, shipped = is_connect(context), _shipped(session).rstrip()
+    where = "of the server" if remote else "(or `spark.pyspark.python`)"
     words = str(error.__cause__)
     if "PYTHON_VERSION_MISMATCH" in words:
         found = re.search(r"different version:? \(?(\d+)[., ]+(\d+)", words)
@@ -145,17 +165,16 @@ def _explain_failure(error: LakeportError, context: SparkContext) -> LakeportErr
         return ConfigError(
             f"Spark's workers run {theirs}, and this process runs "
             f"Python {sys.version_info.major}.{sys.version_info.minor}",
-            "`PYSPARK_PYTHON` (or `spark.pyspark.python`) has to name one of the same version on "
-            "the workers; or " + _SHIPPED.rstrip(),
+            f"`PYSPARK_PYTHON` {where} has to name one of the same version on the workers; or "
+            f"{shipped}",
         )
     if "Cannot run program" in words:
         return ConfigError(
             "Spark's workers have no Python where they look for it",
-            "`PYSPARK_PYTHON` (or `spark.pyspark.python`) has to name its path on the workers; or "
-            + _SHIPPED.rstrip(),
+            f"`PYSPARK_PYTHON` {where} has to name its path on the workers; or {shipped}",
         )
     differs = "InvalidClassException" in words  # Java's name for an object of another version
-    if differs or _STOPPED.search(words):
+    if not remote and (differs or _STOPPED.search(words)):
         own, other = str(context.version), _find_master_version(context)
         if other and SparkBuild(other, "").minor != SparkBuild(own, "").minor:
             return ConfigError(

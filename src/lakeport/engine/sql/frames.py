@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from lakeport.engine.base import is_connect
 from lakeport.engine.failures import java_messages
 from lakeport.engine.spark.jvm.calls import ensure_active, java_class
 from lakeport.errors import SourceError
@@ -161,17 +162,12 @@ def normalise_frame(frame: DataFrame, stream: str) -> StoredFrame:
     session's time zone, also within lists, maps and structs.
 
     Raises:
-        SourceError: a column's type has no equivalent, it is a Spark Connect frame, or its session
-            was stopped.
+        SourceError: a column's type has no equivalent, or the frame's session was stopped.
         InputError: two columns have the same name.
     """
     from pyspark.sql.types import StructField, StructType
 
-    if ".connect." in type(frame).__module__:
-        raise SourceError(
-            "Spark Connect frames can't be landed", "use a classic Spark session's DataFrame."
-        )
-    if frame.sparkSession.sparkContext._jsc is None:
+    if not is_connect(frame) and frame.sparkSession.sparkContext._jsc is None:
         raise SourceError(
             "the frame's Spark session was stopped", "make the frame anew in one that runs."
         )

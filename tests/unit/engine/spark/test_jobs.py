@@ -10,34 +10,32 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from lakeport.engine.spark.jobs import (
-    JobLabel,
     JobQueue,
     TaskRequest,
     _report_progress,
     run_job,
 )
+from lakeport.engine.tasks import JobLabel
 from lakeport.errors import SparkFailure
 
 
 class Gone:
-    """A context whose JVM has died."""
+    """A session whose JVM has died."""
 
-    @property
-    def _jsc(self) -> Any:
+    def ended_share(self, tag: str) -> float | None:
         raise Py4JNetworkError("Error while sending or receiving")
 
 
 def test_who_looks_at_a_job_says_nothing_of_a_spark_that_is_gone() -> None:
-    context: Any = Gone()
-    _report_progress(context, "group", threading.Event())
+    session: Any = Gone()
+    _report_progress(session, "group", threading.Event())
 
 
 def test_the_first_job_starts_spark_and_counts_no_task_before() -> None:
     class NotBegun:
         cores = 2
 
-        @property
-        def context(self) -> Any:
+        def wait_for_start(self) -> None:
             raise SparkFailure("Spark did not start")
 
         def job_folder(self) -> Any:

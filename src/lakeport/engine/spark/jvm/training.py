@@ -24,12 +24,13 @@ from lakeport.delta_log.actions import add_action, metadata_action, transaction_
 from lakeport.delta_log.transactions import CommitInfo
 from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark.delta.transaction import DeltaTransaction, delta_log
-from lakeport.engine.spark.jobs import JobLabel, run_frame, run_tasks
+from lakeport.engine.spark.jobs import run_frame, run_tasks
 from lakeport.engine.spark.jvm import archive, jars
 from lakeport.engine.spark.jvm.calls import java_class
 from lakeport.engine.spark.jvm.gateway import list_class_path
 from lakeport.engine.spark.jvm.java import find_java
 from lakeport.engine.spark.session import DriverSession
+from lakeport.engine.tasks import JobLabel
 from lakeport.host.scratch import scratch_folder
 from lakeport.schema.spark_schema import to_spark_json
 
