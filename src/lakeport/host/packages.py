@@ -64,7 +64,12 @@ def hide_pandas() -> Iterator[None]:
     try:
         yield
     finally:
-        sys.meta_path.remove(nothing)
+        show_pandas()
+
+
+def show_pandas() -> None:
+    """End the hiding of pandas early: PySpark's client of Spark Connect imports it."""
+    sys.meta_path[:] = [each for each in sys.meta_path if not isinstance(each, _NoPandas)]
 
 
 class _NoPandas(MetaPathFinder):

@@ -31,7 +31,7 @@ from lakeport.engine.spark.settings import task_attempts
 from lakeport.engine.tasks import JobLabel
 from lakeport.errors import ConfigError, SourceError, SparkFailure
 from lakeport.host.activity import activity
-from lakeport.host.packages import missing_extra_error
+from lakeport.host.packages import missing_extra_error, show_pandas
 from lakeport.host.scratch import ScratchFolder
 from lakeport.model import EngineReport
 
@@ -98,6 +98,7 @@ class ConnectSession:
             with activity("reaching", "the Spark Connect server"), translate_errors(self.secrets):
                 _check_answer(self._given)
                 silence_context_loggers()
+                show_pandas()
                 from pyspark.sql import SparkSession
 
                 try:
