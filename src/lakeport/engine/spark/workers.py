@@ -62,7 +62,8 @@ def check_packages(session: JobSession, packages: Sequence[str] = ()) -> None:
         ConfigError: Python, Spark or lakeport is another version there; or there is no Python.
         SparkFailure: Spark did not start, or has no workers.
     """
-    known = _checked.setdefault(session.identity, set())
+    identity = session.identity
+    known = _checked.setdefault(identity, set())
     names = [name for name in (*_ALWAYS, *packages) if (session.python, name) not in known]
     if not names:
         return
@@ -77,7 +78,7 @@ def check_packages(session: JobSession, packages: Sequence[str] = ()) -> None:
     try:
         answers = run_in_group(session, JobLabel("look for the workers' packages"), ask)
     except LakeportError as error:
-        raise _explain_failure(error, session) from error.__cause__
+        raise _explain_failure(error, identity) from error.__cause__
     finally:
         silence.cancel()
     absent = {name: (host, python) for host, python, lacks, _ in answers for name in lacks}
@@ -85,7 +86,7 @@ def check_packages(session: JobSession, packages: Sequence[str] = ()) -> None:
         lacking = sorted(absent, key=names.index)
         raise _missing_packages_error(lacking, *absent[lacking[0]], session)
     for host, python, _, versions in answers:
-        _check_versions(versions, host, python, session)
+        _check_versions(versions, host, python, identity)
     known |= {(session.python, name) for name in names}
 
 
@@ -108,21 +109,19 @@ def _package_finder(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[
     return look
 
 
-def _shipped(session: JobSession) -> str:
+def _shipped(identity: object) -> str:
     """Return the way to ship an environment to a session's workers, for hints."""
-    return _SHIPPED_BY_CONNECT if is_connect(session.identity) else _SHIPPED
+    return _SHIPPED_BY_CONNECT if is_connect(identity) else _SHIPPED
 
 
-def _check_versions(
-    versions: Mapping[str, str], host: str, python: str, session: JobSession
-) -> None:
+def _check_versions(versions: Mapping[str, str], host: str, python: str, identity: object) -> None:
     """Raise ConfigError if a worker's lakeport is another version than this process'."""
     found = versions.get("lakeport", __version__)
     if found != __version__:
         raise ConfigError(
             f"Spark's workers have lakeport {found}, and this process has {__version__} "
             f"(host {host}, {python})",
-            f"both have to be of one version: {_shipped(session)}{_OTHERWISE}.",
+            f"both have to be of one version: {_shipped(identity)}{_OTHERWISE}.",
         )
 
 
@@ -149,14 +148,13 @@ def _missing_packages_error(
         hint = f"what brings them is `pip install '{requirements[-1]}'`: "
     return MissingDependency(
         f"Spark's workers lack the Python package {packages} (host {host}, {python})",
-        f"{hint}{_shipped(session)}{_OTHERWISE}.",
+        f"{hint}{_shipped(session.identity)}{_OTHERWISE}.",
     )
 
 
-def _explain_failure(error: LakeportError, session: JobSession) -> LakeportError:
+def _explain_failure(error: LakeportError, context: Any) -> LakeportError:
     """Return a clearer error if the cause is a wrong Python or Spark; else `error` itself."""
-    context: Any = session.identity
-    remote, shipped = is_connect(context), _shipped(session).rstrip()
+    remote, shipped = is_connect(context), _shipped(context).rstrip()
     where = "of the server" if remote else "(or `spark.pyspark.python`)"
     words = str(error.__cause__)
     if "PYTHON_VERSION_MISMATCH" in words:
