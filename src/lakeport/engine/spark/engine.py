@@ -111,7 +111,10 @@ class SparkEngine(JobEngine):
         options = request.settings
         if self.adopted:
             with suppress(Exception):  # an ended session raises where it is used
-                options = self.session.spark.conf.getAll  # with the context's settings
+                spark = self.session.spark
+                by_sql = not hasattr(spark.conf, "getAll")  # which came with Spark 4.0
+                # Both have the context's settings, too.
+                options = dict(spark.sql("SET").collect()) if by_sql else spark.conf.getAll
         self.commits_by_log = not has_custom_hook(options)
 
     def read_frame(
