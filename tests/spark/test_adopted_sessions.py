@@ -153,6 +153,9 @@ def test_a_plain_session_lands_everywhere_with_its_own_keys(
         endpoint = "http://127.0.0.1:9"
         given = {{"aws_endpoint": endpoint, "give_up_after": 1}}
         print(refused(lakeport.land, rows, "s3://{plain}/lake", table="w", **given).splitlines()[0])
+        spark.conf.set("spark.databricks.delta.properties.defaults.appendOnly", "true")
+        said = refused(lakeport.land, rows, to, table="a")  # delta-spark alone keeps to it
+        assert "lacks DeltaSpark" in said, said
         print(users.first(), context.pythonExec)
         """,
         tmp_path,
