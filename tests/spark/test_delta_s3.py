@@ -87,6 +87,20 @@ def with_spark(driver: Any) -> None:
     """One session for the module; `land` takes it up."""
 
 
+def test_a_query_joins_a_bucket_s_tables(minio: Minio) -> None:
+    lakeport.land(rows(1, 2), keys(minio, table="few"), internal_columns=False)
+    lakeport.land(rows(2, 3), keys(minio, table="gold/more"), internal_columns=False)
+    of_files = {**keys(minio), "destination": "amazon_s3", "file_type": "parquet"}
+    lakeport.land(rows(2, 4), {**of_files, "table": "files"}, internal_columns=False)
+    sql = "SELECT id FROM few JOIN `gold/more` USING (id) JOIN files USING (id)"
+    address = {**s3_config(minio), "aws_region": "us-east-1"}
+    for to, more in ((keys(minio), {}), (of_files, {}), ("s3://lake/lake", address)):
+        assert lakeport.sql(to, sql, **more).to_pylist() == [{"id": 2}]
+    with pytest.raises(SourceError, match=r"in s3://lake/lake.*; did you mean `gold/more`") as told:
+        lakeport.sql(keys(minio), "TABLE more")
+    assert "few" in told.value.hint
+
+
 def test_append_and_overwrite_are_one_commit_each(minio: Minio) -> None:
     config = keys(minio, table="t")
     first = lakeport.land(rows(1, 2), config, partition_keys=["day"])
