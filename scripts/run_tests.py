@@ -118,7 +118,7 @@ VERSIONS = {
     ],
     "streams": ["tests/streaming"],
     "warm": ["tests/warm"],
-    "cluster": ["tests/cluster/test_landing.py", "tests/cluster/test_loss.py"],
+    "cluster": [f"tests/cluster/test_{name}.py" for name in ("landing", "loss", "connect")],
 }
 # Of a Spark without a Delta; a test of these that takes it ends in the refusal by name: `xfailed`.
 VERSIONS_WITHOUT_DELTA = {
