@@ -196,13 +196,14 @@ def _explain_failure(error: LakeportError, context: Any) -> LakeportError:
 
 def _find_master_version(context: SparkContext) -> str:
     """Return the Spark version that a standalone master's web page shows; empty if none does."""
+    from http.client import HTTPException
     from urllib.request import urlopen
 
     scheme, _, addresses = str(context.master).partition("://")
     port = context.getConf().get("spark.master.ui.port", "8080")
     for address in addresses.split(",") if scheme == "spark" else ():
         url = f"http://{address.rpartition(':')[0]}:{port}/"
-        with suppress(OSError, ValueError), urlopen(url, timeout=_PAGE_SECONDS) as page:
+        with suppress(OSError, HTTPException), urlopen(url, timeout=_PAGE_SECONDS) as page:
             if found := re.search(rb'class="version\b[^>]*>([\w.-]+)<', page.read()):
                 return found[1].decode()
     return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -73,6 +74,26 @@ def test_a_master_of_another_spark_is_named_by_its_version(master: tuple[str, An
             assert isinstance(said, SparkFailure)
             assert "they run another Spark than 3.5.9" in said.hint
     assert str(explain("a task failed", context)).startswith("Spark failed")
+
+
+def test_what_is_no_master_at_that_port_changes_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def answer() -> None:
+            with other.accept()[0] as caller:
+                caller.recv(1000)
+                caller.sendall(b"220 mail.example.com ESMTP\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        conf = {"spark.master.ui.port": str(other.getsockname()[1])}
+        context = SimpleNamespace(
+            version="3.5.9", master="spark://127.0.0.1:7077", getConf=lambda: conf
+        )
+        said = explain("SparkContext has been shutdown", context)
+        thread.join()
+    assert isinstance(said, SparkFailure)
+    assert "no master answered" in said.hint
 
 
 def test_a_session_whose_spark_is_not_pysparks_is_refused() -> None:
