@@ -114,7 +114,10 @@ VERSIONS = {
     "delta": ["--delta-spark", *DELTA, *COMMITS],
     "tables": [
         *(f"tests/spark/test_table_{name}.py" for name in ("maintenance", "options", "queries")),
-        *(f"tests/spark/test_{name}.py" for name in ("logstore", "spark_frames", "transforms")),
+        *(
+            f"tests/spark/test_{name}.py"
+            for name in ("adopted_sessions", "logstore", "spark_frames", "transforms")
+        ),
     ],
     "streams": ["tests/streaming"],
     "warm": ["tests/warm"],
