@@ -60,7 +60,7 @@ def needs_spark(expectation: Expectation, schema: pa.Schema | None = None) -> bo
     >>> needs_spark(limits), needs_spark(limits, pa.schema([("n", pa.string())]))
     (False, True)
     """
-    portable = all(map(_is_portable, expectation.matches.values()))
+    portable = all(map(is_portable, expectation.matches.values()))
     if expectation.kind in _SPARK_KINDS or not portable:
         return True
     types = {} if schema is None else {field.name.lower(): field.type for field in schema}
@@ -74,7 +74,7 @@ def needs_spark(expectation: Expectation, schema: pa.Schema | None = None) -> bo
     return False
 
 
-def _is_portable(pattern: str) -> bool:
+def is_portable(pattern: str) -> bool:
     """Whether Arrow's regular expressions match a pattern exactly as Java's do."""
     try:
         pc.match_substring_regex(pa.array([""]), pattern)

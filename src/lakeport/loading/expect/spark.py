@@ -26,6 +26,7 @@ from lakeport.engine.sql.frames import (
 )
 from lakeport.engine.sql.query import UncomputedValue, find_uncomputed_value, translate_sql_errors
 from lakeport.errors import ConfigError, InputError
+from lakeport.loading.expect.arrow import is_portable
 from lakeport.schema.spark_schema import quote_identifier
 from lakeport.scrub import scrub
 
@@ -151,6 +152,8 @@ def _checked_condition(frame: DataFrame, expectation: Expectation) -> Column:
     """Build the condition of violating rows; ConfigError if Spark finds it invalid."""
     subject = f"expectation {expectation.title}"
     for pattern in expectation.matches.values():
+        if is_portable(pattern):
+            continue  # it is valid; and Spark Connect, which gets no other one, has no Java
         if problem := pattern_problem(frame.sparkSession, pattern):
             raise ConfigError(
                 f"{subject}: it is no regular expression of Java's: {problem}",
