@@ -93,7 +93,7 @@ def pages() -> dict[str, Path]:
         raise ConfigError(
             "the documentation was not installed", "install lakeport from its wheel, or again."
         )
-    found = sorted(folder.rglob("*.md"))
+    found = sorted(folder.rglob("*.md"), key=lambda path: path.with_suffix("").parts)
     return {path.relative_to(folder).with_suffix("").as_posix(): path for path in found}
 
 
