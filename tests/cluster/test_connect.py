@@ -280,3 +280,21 @@ attempt("land", lambda: land(frame, lake, table="t", run_id="nightly"))
     assert server.run(program, lake)["land"]["rows"] == 40
     assert server.run(program, lake)["land"]["rows"] == 0
     assert sorted(row["id"] for row in rows(lake / "t")) == list(range(40))
+
+
+def test_expectations_of_a_frame_are_checked_by_the_server(
+    server: ConnectServer, tmp_path: Path
+) -> None:
+    program = """
+frame = spark.createDataFrame([(1, "ABC"), (2, "x"), (12, "DEF")], "id int, code string")
+def expect(name, **rule):
+    attempt(name, lambda: land(frame, lake, table=name, expect=[rule]))
+expect("matches", matches={"code": "[A-Z]{3}"}, otherwise="quarantine")
+expect("between", between={"id": [1, 9]}, otherwise="quarantine")
+expect("unique", unique=["id"])
+expect("check", check="id < 9")
+"""
+    found = server.run(program, tmp_path / "lake")
+    assert found["matches"]["rows"] == found["between"]["rows"] == 2
+    for name in ("unique", "check"):
+        assert "takes a classic Spark session" in found[name]["text"]
