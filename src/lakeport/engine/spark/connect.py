@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary, finalize
 from lakeport.engine.base import SessionRequest, is_connect
 from lakeport.engine.failures import translate_errors
 from lakeport.engine.spark import workers
-from lakeport.engine.spark.active_context import silence_context_loggers
+from lakeport.engine.spark.active_context import find_context, silence_context_loggers
 from lakeport.engine.spark.engine import JobEngine, has_custom_hook
 from lakeport.engine.spark.jobs import run_in_group
 from lakeport.engine.spark.session import number_columns
@@ -50,7 +50,7 @@ _ANSWER_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ServerWorkers:
-    """What a session's workers told in a job.
+    """Cores of a Spark Connect server's workers, and the folder that they share with this process.
 
     Attributes:
         cores: number of tasks that run at once.
@@ -156,7 +156,7 @@ class ConnectSession:
 
     @property
     def _workers(self) -> ServerWorkers:
-        """What the workers see and how many they are; asked once for a session, by a job."""
+        """Cores and shared folder of the server's workers, found by a job once for each session."""
         with self._lock:
             found = _found.get(self.spark)
             if found is None:
@@ -320,8 +320,7 @@ def find_session(frame: object, settings: Mapping[str, str]) -> SparkSession | s
         active: SparkSession | None = module.SparkSession.getActiveSession()
         if active is not None:
             return active
-    contexts: Any = getattr(sys.modules.get("pyspark"), "SparkContext", None)
-    if getattr(contexts, "_active_spark_context", None) is not None:
+    if find_context() is not None:
         return None
     return settings.get("spark.remote") or os.environ.get("SPARK_REMOTE") or None
 

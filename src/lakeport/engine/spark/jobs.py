@@ -64,7 +64,7 @@ class JobSession(Protocol):
 
     @property
     def identity(self) -> object:
-        """What lives as long as Spark's own session or context, as the key of facts about it."""
+        """Context or Connect session that loads share; the check of its workers is kept by it."""
 
     @property
     def process_context(self) -> ProcessContext | None:

@@ -6,7 +6,7 @@ import logging
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakeport.engine.spark.jobs import JobSession
 
 _log = logging.getLogger(__name__)
-_Answer = tuple[str, str, list[str], dict[str, str]]
+_Answer = tuple[str, str, list[str], str | None]
 _checked: WeakKeyDictionary[object, set[tuple[str, str]]] = WeakKeyDictionary()
 _SILENCE_SECONDS: Final = 60.0
 
@@ -85,26 +85,29 @@ def check_packages(session: JobSession, packages: Sequence[str] = ()) -> None:
     if absent:
         lacking = sorted(absent, key=names.index)
         raise _missing_packages_error(lacking, *absent[lacking[0]], session)
-    for host, python, _, versions in answers:
-        _check_versions(versions, host, python, identity)
+    for host, python, _, version in answers:
+        if version not in (None, __version__):  # None: it was compared before
+            raise _other_version_error(version, host, python, identity)
     known |= {(session.python, name) for name in names}
 
 
 def _package_finder(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[_Answer]]:
-    """Return a `mapPartitions` function that yields host, Python, missing packages and versions."""
+    """Return a function for tasks: yields host, Python, missing packages, lakeport's version."""
 
     def look(_: Iterable[int]) -> Iterator[_Answer]:  # nested, so it needs no lakeport
         import importlib
         import socket
         import sys
 
-        lacks, versions = [], {}
+        lacks, version = [], None
         for name in names:
             try:
-                versions[name] = str(getattr(importlib.import_module(name), "__version__", ""))
+                found = importlib.import_module(name)
+                if name == "lakeport":
+                    version = str(getattr(found, "__version__", ""))
             except ImportError:
                 lacks.append(name)
-        yield socket.gethostname(), sys.executable, lacks, versions
+        yield socket.gethostname(), sys.executable, lacks, version
 
     return look
 
@@ -114,15 +117,15 @@ def _shipped(identity: object) -> str:
     return _SHIPPED_BY_CONNECT if is_connect(identity) else _SHIPPED
 
 
-def _check_versions(versions: Mapping[str, str], host: str, python: str, identity: object) -> None:
-    """Raise ConfigError if a worker's lakeport is another version than this process'."""
-    found = versions.get("lakeport", __version__)
-    if found != __version__:
-        raise ConfigError(
-            f"Spark's workers have lakeport {found}, and this process has {__version__} "
-            f"(host {host}, {python})",
-            f"both have to be of one version: {_shipped(identity)}{_OTHERWISE}.",
-        )
+def _other_version_error(
+    version: str | None, host: str, python: str, identity: object
+) -> ConfigError:
+    """Return the error for a worker whose lakeport is another version than this process'."""
+    return ConfigError(
+        f"Spark's workers have lakeport {version}, and this process has {__version__} "
+        f"(host {host}, {python})",
+        f"both have to be of one version: {_shipped(identity)}{_OTHERWISE}.",
+    )
 
 
 def _missing_packages_error(

@@ -26,7 +26,12 @@ SINGLE_SELECT: Final = "write a single SELECT on `t`; nothing else runs."
 
 @dataclass(frozen=True, slots=True)
 class QueryScope:
-    """What a query may read, in the words of its errors: verdict on other SQL, and hint."""
+    """Words of the errors for SQL that is no query of one table, or of a lake's tables.
+
+    Attributes:
+        verdict: beginning of the message.
+        hint: what to write instead.
+    """
 
     verdict: str
     hint: str
