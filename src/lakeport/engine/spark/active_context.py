@@ -57,11 +57,12 @@ _EXCLUDED: Final = {"s3a": ("software.amazon.awssdk:bundle", "com.amazonaws:aws-
 def find_context() -> SparkContext | None:
     """Return this process's running SparkContext or None.
 
-    A forked process ignores its parent's context. This does not import pyspark.
+    One that another thread is still making does not run yet, though PySpark names it. A forked
+    process ignores its parent's context. This does not import pyspark.
     """
     contexts: Any = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     context: SparkContext | None = getattr(contexts, "_active_spark_context", None)
-    if context is None or context._jsc is None or _drop_parents_context(context):
+    if context is None or getattr(context, "_jsc", None) is None or _drop_parents_context(context):
         return None
     return context
 
