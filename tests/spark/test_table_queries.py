@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -250,6 +251,32 @@ def test_a_query_of_a_lake_reaches_nothing_else(
         lakeport.sql(lake, sql)
     assert isinstance(refused.value, SourceError | ConfigError)
     assert hint in refused.value.hint
+
+
+@pytest.mark.parametrize("damage", ["cut off", "no JSON", "missing", "checkpoint"])
+def test_a_query_names_the_damaged_file_of_the_log(tmp_path: Path, damage: str) -> None:
+    for number in range(12):
+        land(writer(tmp_path), pa.table({"id": [number]}), keys=[])
+    log = tmp_path / "t" / "_delta_log"
+    at_fault = log / f"{11:020d}.json"
+    if damage == "missing":
+        land(writer(tmp_path), pa.table({"id": [12]}), keys=[])
+        at_fault.unlink()
+    elif damage == "checkpoint":
+        (log / f"{3:020d}.json").unlink()
+        at_fault = log / f"{10:020d}.checkpoint.parquet"
+        at_fault.write_bytes(b"PAR1")
+    else:
+        at_fault.write_bytes(at_fault.read_bytes()[:-40] if damage == "cut off" else b"{")
+    session()._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    table = Table(tmp_path / "t")
+    with pytest.raises(LakeportError) as plain:
+        table.describe()
+    assert at_fault.name in plain.value.message and str(tmp_path / "t") in plain.value.message
+    for query_table in (table.query, partial(lakeport.sql, tmp_path)):
+        with pytest.raises(type(plain.value)) as refused:
+            query_table("SELECT count(*) FROM t")
+        assert str(refused.value) == str(plain.value) and refused.value.hint
 
 
 def test_two_tables_whose_names_sql_takes_for_one(lake: Path) -> None:

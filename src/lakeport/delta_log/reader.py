@@ -387,9 +387,15 @@ class LogFiles:
         """Replay the log up to a version; raise SourceError if files are missing or damaged."""
         contents = self.replay(version, kinds)
         if contents is None:
+            start = max((v for v in self.checkpoints if v <= version), default=-1)
+            lost = [v for v in range(start + 1, version + 1) if v not in self.commits]
+            keys = [f"{v:020d}.json" for v in lost] or [
+                f.key for f in self.checkpoints.get(start, ())
+            ]
+            named = f", such as {keys[0].rpartition('/')[2]}" if keys else ""
             raise SourceError(
                 f"the log of {self.log.uri} does not tell what the table holds at version "
-                f"{version}: files of it are missing or damaged",
+                f"{version}: files of it are missing or damaged{named}",
                 "bring them back from a copy, or read another version.",
             )
         return contents

@@ -66,8 +66,10 @@ def test_an_older_checkpoint_serves_where_the_newest_is_damaged(
     storage.put(f"t/_delta_log/{39:020d}.checkpoint.parquet", b"PAR1")
     if not commits:
         storage.delete(f"t/_delta_log/{37:020d}.json")
-        with pytest.raises(SourceError, match="does not tell what the table holds at version 39"):
-            DeltaLog(storage, "t").list_files().read_contents(39)
+        files = DeltaLog(storage, "t").list_files()
+        with pytest.raises(SourceError, match="tell what the table holds at version 39") as caught:
+            files.read_contents(39)
+        assert f"damaged, such as {39:020d}.checkpoint.parquet" in caught.value.message
         return
     assert len(DeltaLog(storage, "t").list_files().read_contents(39).files) == 40
 

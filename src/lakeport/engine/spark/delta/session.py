@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from lakeport.delta_log.paths import check_actions, check_log
+from lakeport.delta_log.reader import DeltaLog
 from lakeport.engine.failures import translate, translate_errors
 from lakeport.engine.spark.delta.rows import DeltaRows
 from lakeport.engine.spark.delta.transaction import (
@@ -27,7 +28,13 @@ from lakeport.engine.spark.jvm.calls import ensure_active, java_class, scala_opt
 from lakeport.engine.spark.settings import COMMIT_SETTINGS
 from lakeport.engine.sql.policy import check_expression
 from lakeport.engine.sql.query import sql_error_sentence
-from lakeport.errors import ConfigError, DestinationError, LakeportError
+from lakeport.errors import (
+    ConfigError,
+    DestinationError,
+    LakeportError,
+    PermissionRefused,
+    Unreachable,
+)
 from lakeport.schema.spark_schema import quote_identifier
 
 if TYPE_CHECKING:
@@ -88,10 +95,16 @@ class DeltaSession:
         """Raise SourceError if a log or data file lies outside `folder` and `allowed_roots`.
 
         The files are those that Delta itself reads from the log. The folder is the table's key,
-        empty for the storage's root.
+        empty for the storage's root. A damaged log raises the error that names its file.
         """
         check_log(storage, folder, allowed_roots)
-        self.snapshot(storage.hadoop_uri(folder), version).check_files(allowed_roots)
+        try:
+            self.snapshot(storage.hadoop_uri(folder), version).check_files(allowed_roots)
+        except LakeportError as error:
+            if not isinstance(error, PermissionRefused | Unreachable):
+                # Spark does not say which commit it could not parse.
+                DeltaLog(storage, folder).list_files().read_contents(version)
+            raise
 
     def validate_properties(self, properties: Mapping[str, str]) -> dict[str, str]:
         """Return table properties in Delta's spelling; ConfigError for a bad name or value."""
