@@ -126,7 +126,7 @@ VERSIONS = {
 # Of a Spark without a Delta; a test of these that takes it ends in the refusal by name: `xfailed`.
 VERSIONS_WITHOUT_DELTA = {
     **{name: paths for name, paths in VERSIONS.items() if name != "delta"},
-    "tables": ["tests/spark/test_spark_frames.py", "tests/spark/test_transforms.py"],
+    "tables": [f"tests/spark/test_{n}.py" for n in ("spark_frames", "transforms", "without_delta")],
 }
 GROUPS = {
     "alone": list(ALONE),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from lakeport.engine.spark.jvm import jars
-from lakeport.engine.spark.jvm.jars import NEEDS, no_jars_error, pinned_jars
+from lakeport.engine.spark.jvm.jars import NEEDS, no_jars_error
 from lakeport.engine.spark.jvm.versions import SparkBuild, installed_build
 from lakeport.errors import MissingDependency
 from tests.emulators import Azurite, FakeGcs, Minio
@@ -21,7 +21,7 @@ os.environ["LAKEPORT_CDS"] = "use"  # no background work beside the tests
 os.environ["LAKEPORT_WARM"] = "off"  # but where a test says otherwise
 os.environ["LAKEPORT_PROGRESS"] = "off"  # what goes on is told by the clock
 
-KNOWN_NEEDS = frozenset(need for need in NEEDS if pinned_jars(need, installed_build()))
+KNOWN_NEEDS = jars.known_needs(NEEDS)
 """What jars are pinned for on the installed Spark."""
 
 # How long an example takes tells of the machine: one that stalls for 0.2 s would fail the test.

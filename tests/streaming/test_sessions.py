@@ -24,11 +24,12 @@ from tests.streaming.kit import Inbox
 
 root = Path(sys.argv[1])
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-builder = builder.config("spark.jars", ",".join(map(str, jars.ensure_jars({"delta"}))))
 builder = builder.config("spark.log.level", "OFF")
 builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
-for key, value in DELTA_SETTINGS.items():
-    builder = builder.config(key, value)
+if known := jars.known_needs({"delta"}):  # no Delta is needed; Spark 4.3 has none
+    builder = builder.config("spark.jars", ",".join(map(str, jars.ensure_jars(known))))
+    for key, value in DELTA_SETTINGS.items():
+        builder = builder.config(key, value)
 spark = builder.getOrCreate()
 frame = Inbox(root / "in").stream()(spark)
 try:

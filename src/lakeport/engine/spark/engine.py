@@ -11,6 +11,7 @@ from lakeport.engine.base import Engine, SessionRequest
 from lakeport.engine.spark import active_context, jobs, workers
 from lakeport.engine.spark.filesystems import configure_store, connect_store
 from lakeport.engine.spark.jobs import JobSession, ReadingFrame
+from lakeport.engine.spark.jvm import jars
 from lakeport.engine.spark.session import DriverSession
 from lakeport.engine.tasks import JobLabel, gather_results
 from lakeport.model import EngineReport
@@ -174,17 +175,24 @@ class SparkEngine(JobEngine):
         Raises:
             ConfigError: the session lacks a class or setting; the hint has the settings to build it
                 with.
+            MissingDependency: a need has no jars on this Spark, or one can't be downloaded.
         """
         from lakeport.engine.spark.delta.session import DeltaSession
 
         if self.session.adopted:
             active_context.check_session(self.session.spark, needs, commits=commits)
-        elif self.session.context and not needs <= self.session.needs and self.session.jar_error:
+        self.check_jars(needs)
+        if self.session.context and not needs <= self.session.needs and self.session.jar_error:
             raise self.session.jar_error
         if settings is not None:
             configure_store(self.session, root, settings, commits=commits)
         self.name_jobs(step)
         return DeltaSession(self.session.spark, self.secrets)
+
+    def check_jars(self, needs: frozenset[str]) -> None:
+        """Raise MissingDependency if a session of our own has no jars for needs on this Spark."""
+        if not self.session.adopted:
+            jars.jars_for(needs)
 
     def open_lake(
         self, needs: frozenset[str], root: str, settings: Mapping[str, str], *, commits: bool

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -149,8 +150,9 @@ class DriverSession:
         Raises:
             ConfigError: a setting is wrong; the session does not suit and a stream or frame needs
                 it; or no warm session suits, and one is required.
-            MissingDependency: there is no Java that Spark runs on.
+            MissingDependency: there is no Java that Spark runs on, or no jars for a need.
         """
+        request = replace(request, optional_needs=jars.known_needs(request.optional_needs))
         with cls._changed:
             while True:
                 current = cls._current
@@ -159,6 +161,7 @@ class DriverSession:
                 if current is not None and current._is_left:
                     current.stop()
                 elif current is not None and not current.adopted:
+                    jars.jars_for(request.needs)  # refused here, the session goes on
                     current._check_unused(request)
                     if current._users and current._is_usable:
                         current._wait_for_users()

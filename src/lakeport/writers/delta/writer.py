@@ -144,10 +144,9 @@ class DeltaWriter:
             cluster_by=config.cluster_by,
         )
         plan = plan_table(state, incoming, request)
-        if (engine := self.engine) and not engine.commits_any_table and not leaves_plain(plan):
-            require_spark(
-                engine, f"a commit to {self.uri}, which is no plain Delta table after it,"
-            )
+        if self.engine and not leaves_plain(plan):
+            what = f"a commit to {self.uri}, which is no plain Delta table after it,"
+            require_spark(self.engine, what).check_jars(config.jars)
 
         def json_advice(path: str) -> str:
             if path not in plan.schema.names or path in plan.partition_columns:

@@ -121,6 +121,12 @@ def jars_for(needs: Iterable[str]) -> tuple[Jar, ...]:
     return tuple(dict.fromkeys(jar for jars in found.values() for jar in jars))
 
 
+def known_needs(needs: Iterable[str]) -> frozenset[str]:
+    """Return those of `needs` that jars are pinned for on the installed Spark."""
+    spark = installed_build()
+    return frozenset(need for need in needs if pinned_jars(need, spark))
+
+
 def no_jars_error(need: str, spark: SparkBuild) -> MissingDependency:
     """Return the error for a need that no jars are pinned for on this Spark."""
     lacking = {
@@ -180,9 +186,8 @@ def with_cached_needs(needs: Iterable[str]) -> frozenset[str]:
 
     A local JVM has them all on its class path, so that one class archive serves every destination.
     """
-    spark = installed_build()
-    pinned = [need for need in NEEDS if need not in _FOR_USERS and pinned_jars(need, spark)]
-    return frozenset(needs) | {need for need in pinned if not missing_jars([need])}
+    others = known_needs(need for need in NEEDS if need not in _FOR_USERS)
+    return frozenset(needs) | {need for need in others if not missing_jars([need])}
 
 
 def _download_jars(jars: Sequence[Jar], folder: Path, check_cancelled: Callable[[], None]) -> None:
