@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn
 
-from lakeport.cli.signals import exit_process
+from lakeport.cli.signals import exit_on_signals, exit_process
 from lakeport.errors import LakeportError
 from lakeport.host.process import command_name
 from lakeport.warm import client
@@ -38,7 +38,9 @@ def _end(program: str) -> NoReturn:
     """Run a program with the process's arguments, and end the process."""
     # Imports make 70,000 objects that stay: Python would search the new ones 200 times.
     gc.set_threshold(10_000)
-    exit_process(_run(program, sys.argv[1:]))
+    with exit_on_signals():
+        code = _run(program, sys.argv[1:])
+    exit_process(code)
 
 
 def _run(program: str, arguments: list[str]) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 
 import pytest
 
 from lakeport import __main__ as programs
+from lakeport.cli.signals import Terminated, raise_on_signals
 from lakeport.errors import ConfigError
 from lakeport.warm import client
 
@@ -48,3 +51,35 @@ def test_says_why_a_session_can_t_be_had(
     )
     assert code_of("main") == 2
     assert capsys.readouterr().err == "Error: no session\n\nHint: do without\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "word", "raised"),
+    [
+        (signal.SIGTERM, 143, "terminated", Terminated),
+        (signal.SIGINT, 130, "interrupted", KeyboardInterrupt),
+    ],
+)
+def test_ends_by_a_signal_with_a_word_before_its_command_begins(
+    number: signal.Signals,
+    code: int,
+    word: str,
+    raised: type[BaseException],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def run(program: str, arguments: list[str]) -> int:
+        with pytest.raises(raised), raise_on_signals():
+            os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)
+        return 0
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    handlers = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)]
+    monkeypatch.setattr(programs, "_run", run)
+    try:
+        assert code_of("main") == code
+        assert [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)] == handlers
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capfd.readouterr().err == f"Error: {word}\n"

@@ -75,6 +75,26 @@ def _exit_later(code: int, seconds: float) -> NoReturn:
 
 
 @contextmanager
+def exit_on_signals() -> Iterator[None]:
+    """Context manager in which SIGTERM and SIGINT print one line and end the process.
+
+    For a command that has not begun: its modules are still imported.
+    """
+    with ExitStack() as before:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+                before.callback(signal.signal, number, signal.signal(number, _exit_at_once))
+        yield
+
+
+def _exit_at_once(number: int, _: FrameType | None) -> NoReturn:
+    """Print that a signal ends the process, and raise SystemExit with its exit code."""
+    terminated = number == signal.SIGTERM
+    os.write(2, b"Error: terminated\n" if terminated else b"Error: interrupted\n")
+    raise SystemExit(TERMINATED if terminated else INTERRUPTED)
+
+
+@contextmanager
 def on_forced_end(callback: Callable[[type[KeyboardInterrupt]], object]) -> Iterator[None]:
     """Context manager that has `callback` called if a signal's deadline ends the process."""
     _callbacks.append(callback)
@@ -109,7 +129,7 @@ def raise_on_signals() -> Iterator[None]:
     with ExitStack() as before:
         handlers = _SignalHandlers(before)
         handlers.install(signal.SIGTERM, Terminated)
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, _exit_at_once):
             handlers.install(signal.SIGINT, KeyboardInterrupt)
         yield
 
