@@ -251,11 +251,15 @@ def build_config(
     if not isinstance(destination, str):
         raise ConfigError("the key `destination` is missing", target_hint())
     model = config_class(destination)
-    for key in model.model_fields:
-        value = os.environ.get(_PREFIX + key.upper())
-        if value and key != "destination":
-            merged.setdefault(key, value)
-    return model(**merged)
+    names = {key: _PREFIX + key.upper() for key in model.model_fields if key not in merged}
+    found = {key: os.environ[name] for key, name in names.items() if os.environ.get(name)}
+    try:
+        return model(**merged, **found)
+    except ConfigError as error:
+        wrong = {str(key) for path, *_ in error.problems for key in path[:1]}
+        if variables := [names[key] for key in found if key in wrong]:
+            error.hint += f" The environment sets {', '.join(variables)}."
+        raise
 
 
 def environment_keys(

@@ -118,6 +118,16 @@ def test_options_win_over_the_file_and_the_file_over_the_environment(tmp_path: P
     assert config == expected
 
 
+def test_a_wrong_value_of_the_environment_names_its_variable() -> None:
+    environ = {"LAKEPORT_ENGINE": "sprak", "LAKEPORT_TABLE": "t"}
+    with pytest.raises(ConfigError, match="`engine`: 'sprak' is not one of") as caught:
+        load_target("/lake", environ=environ)
+    assert caught.value.hint.endswith("The environment sets LAKEPORT_ENGINE.")
+    with pytest.raises(ConfigError) as caught:
+        load_target("/lake", {"engine": "sprak"}, environ=environ)
+    assert "LAKEPORT_" not in caught.value.hint
+
+
 def test_the_environment_of_the_process_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEPORT_RUN_ID", "from-env")
     assert load_target("/lake").run_id == "from-env"
