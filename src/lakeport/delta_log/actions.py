@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -32,6 +33,9 @@ CLUSTERING_DOMAIN = "delta.clustering"
 _NAME_LIMIT = 200
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(map(chr, range(0x20)))
 _URI_SAFE = "/-_.!~*'();:@&=+$,"
+_FAR_DATE = re.compile(r"(\+\d{5,}|-\d+|0000)(-.*)")
+_CYCLE_DAYS = 146_097
+"""Days in 400 years, after which the calendar repeats."""
 
 
 def check_partition_type(name: str, type_: pa.DataType) -> None:
@@ -74,6 +78,7 @@ def parse_partition_value(text: str | None, type_: pa.DataType) -> Any:
     """Parse a log's partition value; None for null or empty text. Times without a zone are UTC.
 
     Two spellings of one value compare equal. Text that does not fit the type raises ValueError.
+    A date outside of Python's years, such as `+10001-02-03`, is the number that Arrow has for it.
 
     >>> at = pa.timestamp("us", "UTC")
     >>> values = ("2024-05-01 10:30:00", "2024-05-01T10:30:00.000000Z")
@@ -91,6 +96,11 @@ def parse_partition_value(text: str | None, type_: pa.DataType) -> Any:
         return math.nan if math.isnan(number) else number  # the same object equals itself in a key
     if pa.types.is_decimal(type_):
         return Decimal(text)
+    if (far := _FAR_DATE.fullmatch(text)) and pa.types.is_temporal(type_):
+        cycles = int(far[1]) // 400 - 5
+        near = parse_partition_value(f"{int(far[1]) - 400 * cycles}{far[2]}", type_)
+        unit = 1 if pa.types.is_date(type_) else 86_400_000_000
+        return pa.scalar(near, type_).value + cycles * _CYCLE_DAYS * unit
     if pa.types.is_date(type_):
         return date.fromisoformat(text)
     if pa.types.is_timestamp(type_):

@@ -59,6 +59,23 @@ def test_spellings_of_a_time_are_one_value() -> None:
     assert format_partition_value("") is None
 
 
+@pytest.mark.parametrize(
+    ("text", "type_", "shown"),
+    [
+        ("+10001-02-03", pa.date32(), "10001-02-03"),
+        ("-0044-03-15", pa.date32(), "-0044-03-15"),
+        ("0000-02-29", pa.date32(), "0000-02-29"),
+        ("+10001-02-04 00:00:00.5", pa.timestamp("us"), "10001-02-04 00:00:00.500000"),
+        ("+10001-02-04T00:00:00.000000Z", AT, "10001-02-04 00:00:00.000000Z"),
+    ],
+)
+def test_dates_outside_of_python_s_years_are_those_of_arrow(
+    text: str, type_: pa.DataType, shown: str
+) -> None:
+    value = pa.scalar(parse_partition_value(text, type_), type_)
+    assert value.cast(pa.string()).as_py() == shown
+
+
 def test_spellings_of_a_number_are_one_value() -> None:
     assert (
         parse_partition_value("1.0E10", pa.float64())

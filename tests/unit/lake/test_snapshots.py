@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -19,7 +22,13 @@ from tests.unit.sources.typed.test_parquet_values import of, write
 COLUMN = {"name": "t", "type": "timestamp", "nullable": True, "metadata": {}}
 
 
-def log(table: Path, columns: list[Any], reader: int = 1, writer: int = 2) -> None:
+def log(
+    table: Path,
+    columns: list[Any],
+    reader: int = 1,
+    writer: int = 2,
+    partition: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Make a folder with `part-0.parquet` a Delta table."""
     actions = [
         {"protocol": {"minReaderVersion": reader, "minWriterVersion": writer}},
@@ -28,13 +37,13 @@ def log(table: Path, columns: list[Any], reader: int = 1, writer: int = 2) -> No
                 "id": "0",
                 "format": {"provider": "parquet", "options": {}},
                 "schemaString": json.dumps({"type": "struct", "fields": columns}),
-                "partitionColumns": [],
+                "partitionColumns": [*partition],
             }
         },
         {
             "add": {
                 "path": "part-0.parquet",
-                "partitionValues": {},
+                "partitionValues": dict(partition),
                 "size": (table / "part-0.parquet").stat().st_size,
                 "modificationTime": 0,
                 "dataChange": True,
@@ -52,6 +61,30 @@ def test_int96_of_a_delta_table(tmp_path: Path) -> None:
     log(tmp_path, [COLUMN])
     rows = lakeport.Table(str(tmp_path)).preview().column("t").to_pylist()
     assert rows == [far.replace(tzinfo=UTC), fine.replace(tzinfo=UTC)]
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [("date", "+10001-02-03"), ("timestamp", "+10001-02-04T00:00:00.000000Z")],
+)
+def test_a_partition_beyond_the_year_9999(tmp_path: Path, type_: str, value: str) -> None:
+    folder = tmp_path / "t"
+    folder.mkdir()
+    pq.write_table(pa.table({"id": pa.array([1], pa.int32())}), folder / "part-0.parquet")
+    columns = [
+        {"name": name, "type": kind, "nullable": True, "metadata": {}}
+        for name, kind in (("p", type_), ("id", "integer"))
+    ]
+    log(folder, columns, partition={"p": value})
+    table = lakeport.Table(folder)
+    shown = pc.cast(table.preview()["p"], pa.string()).to_pylist()
+    assert shown == [value.lstrip("+").replace("T", " ")]
+    assert table.describe().partitions == len(table.compact_report().partitions) == 1
+    rows = pa.table({"p": pa.array([0], table.preview().schema.field("p").type), "id": [2]})
+    merge: Any = {"mode": "merge", "merge_keys": ["id"], "partition_keys": ["p"]}
+    lakeport.land(rows, tmp_path, table="t", internal_columns=False, engine="threads", **merge)
+    assert table.describe().partitions == table.preview().num_rows == 2
+    assert (folder / "part-0.parquet").exists()
 
 
 def test_a_table_with_types_that_can_not_be_written_is_shown(tmp_path: Path) -> None:

@@ -227,7 +227,8 @@ def _parse_bound(value: Any, type_: pa.DataType) -> Any:
         return date.fromisoformat(value[:10])
     if pa.types.is_timestamp(type_):
         moment = parse_partition_value(value, type_)
-        return moment if type_.tz else moment.replace(tzinfo=None)
+        if isinstance(moment, datetime):  # in the years 1 to 9999
+            return moment if type_.tz else moment.replace(tzinfo=None)
     return None
 
 
