@@ -406,7 +406,9 @@ def _version_arguments(version: int | None, timestamp: str | None) -> dict[str, 
 
 def _show_rows(command: Invocation, rows: pa.Table) -> None:
     """Print the rows of an Arrow table."""
-    columns = [column.to_pylist() for column in rows.columns]
+    from lakeport.lake.snapshots import list_values
+
+    columns = [list_values(column) for column in rows.columns]
     command.output.rows("", rows.column_names, list(zip(*columns, strict=True)))
 
 

@@ -280,6 +280,14 @@ def _cast_column(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray
     return column.cast(type_)
 
 
+def list_values(column: pa.ChunkedArray) -> list[Any]:
+    """Return a column's values for Python; all as text if one is a date outside Python's years."""
+    try:
+        return column.to_pylist()
+    except (OverflowError, ValueError):
+        return column.cast(pa.string()).to_pylist()
+
+
 def describe_field_type(field: Mapping[str, Any]) -> tuple[pa.DataType | None, str]:
     """Return a Delta field's Arrow type and type name; None and Spark's name if unsupported."""
     try:

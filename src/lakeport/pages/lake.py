@@ -26,7 +26,7 @@ from lakeport.html.table import Preview, render_table_page
 from lakeport.html.text import build_tag, format_age, format_duration, truncate
 from lakeport.lake.facts import format_value, read_table_facts
 from lakeport.lake.runs import list_loads, list_runs, read_bad_samples, read_run
-from lakeport.lake.snapshots import are_mostly_small
+from lakeport.lake.snapshots import are_mostly_small, list_values
 from lakeport.lake.tables import list_tables, open_lake, table_as_lake_error
 from lakeport.schema.hints import format_command
 from lakeport.schema.types import is_number
@@ -386,7 +386,7 @@ def _build_preview(rows: pa.Table) -> Preview:
     names = rows.column_names[:_MOST_COLUMNS]
     types = rows.schema.types[:_MOST_COLUMNS]
     kinds = ["n" if is_number(each) else "" for each in types]
-    values = [rows.column(place).to_pylist() for place in range(len(names))]
+    values = [list_values(rows.column(place)) for place in range(len(names))]
     lines = [
         [(_format_cell(column[line]), kind) for column, kind in zip(values, kinds, strict=True)]
         for line in range(len(rows))

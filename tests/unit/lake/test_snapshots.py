@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakeport
+from lakeport.cli.app import main
 from lakeport.errors import SourceError
 from tests.unit.sources.typed.test_parquet_values import marks as marked
 from tests.unit.sources.typed.test_parquet_values import of, write
@@ -67,7 +68,9 @@ def test_int96_of_a_delta_table(tmp_path: Path) -> None:
     ("type_", "value"),
     [("date", "+10001-02-03"), ("timestamp", "+10001-02-04T00:00:00.000000Z")],
 )
-def test_a_partition_beyond_the_year_9999(tmp_path: Path, type_: str, value: str) -> None:
+def test_a_partition_beyond_the_year_9999(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], type_: str, value: str
+) -> None:
     folder = tmp_path / "t"
     folder.mkdir()
     pq.write_table(pa.table({"id": pa.array([1], pa.int32())}), folder / "part-0.parquet")
@@ -79,6 +82,10 @@ def test_a_partition_beyond_the_year_9999(tmp_path: Path, type_: str, value: str
     table = lakeport.Table(folder)
     shown = pc.cast(table.preview()["p"], pa.string()).to_pylist()
     assert shown == [value.lstrip("+").replace("T", " ")]
+    lakeport.page(folder, tmp_path / "page.html")
+    assert shown[0] in (tmp_path / "page.html").read_text()
+    assert main(["table", "preview", str(folder), "--json"]) == 0
+    assert shown[0] in capsys.readouterr().out
     assert table.describe().partitions == len(table.compact_report().partitions) == 1
     rows = pa.table({"p": pa.array([0], table.preview().schema.field("p").type), "id": [2]})
     merge: Any = {"mode": "merge", "merge_keys": ["id"], "partition_keys": ["p"]}
