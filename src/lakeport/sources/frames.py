@@ -50,6 +50,9 @@ _CLASSES = {
     ("pyarrow", "Scanner"): "reader_of",
 }
 
+_PANDAS_ONLY = {"period": "`dt.to_timestamp()`", "interval": "`.array.left`"}
+"""Types of pandas that Arrow stores without their meaning -> how to convert them."""
+
 
 def is_spark_frame(value: object) -> bool:
     """Whether a value is a Spark DataFrame; this imports no library."""
@@ -342,9 +345,11 @@ def _to_arrow(name: str, values: Any, type_: pa.DataType | None) -> pa.Array:
             f"column {name!r} of the frame mixes values that no one type holds",
             "convert it to one type first, for example with `astype`.",
         ) from error
-    if getattr(array.type, "extension_name", "") == "pandas.period":  # numbers without a meaning
+    stored = getattr(array.type, "value_type", array.type)  # `pd.cut` makes categories of intervals
+    kind = getattr(stored, "extension_name", "").removeprefix("pandas.")
+    if kind in _PANDAS_ONLY:
         raise SourceError(
-            f"column {name!r} of the frame holds periods, which tables don't have",
-            "convert it first, for example with `dt.to_timestamp()` or `astype(str)`.",
+            f"column {name!r} of the frame holds {kind}s, which tables don't have",
+            f"convert it first, for example with {_PANDAS_ONLY[kind]} or `astype(str)`.",
         )
     return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array

@@ -172,6 +172,8 @@ def test_a_pandas_index_is_kept_if_it_has_a_name(tmp_path: Path) -> None:
         (pd.Categorical([date(2024, 3, 4), datetime(2024, 3, 4, 5)]), "mixes values"),
         (["\ud800"], "no Unicode"),
         (pd.period_range("2024-01", periods=2, freq="M"), "periods"),
+        (pd.interval_range(0, 2), "intervals"),
+        (pd.cut([1, 5], [0, 3, 6]), "intervals"),
     ],
 )
 def test_pandas_values_are_never_taken_for_others(
