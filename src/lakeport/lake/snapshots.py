@@ -282,10 +282,12 @@ def _cast_column(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray
 
 def list_values(column: pa.ChunkedArray) -> list[Any]:
     """Return a column's values for Python; all as text if one is a date outside Python's years."""
+    values: list[Any]
     try:
-        return column.to_pylist()
+        values = column.to_pylist()
     except (OverflowError, ValueError):
-        return column.cast(pa.string()).to_pylist()
+        values = column.cast(pa.string()).to_pylist()
+    return values
 
 
 def describe_field_type(field: Mapping[str, Any]) -> tuple[pa.DataType | None, str]:
