@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import time
 import urllib.request
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Self
 
@@ -47,9 +49,12 @@ def bare_python(folder: Path) -> Path:
 
 
 def packed_environment(folder: Path) -> Path:
-    """The same environment with lakeport in it, as an archive for `spark.archives`."""
+    """An environment with lakeport, and what docs/clusters.md packs beside it, as an archive."""
     python = bare_python(folder / "packed")
     site = next((python.parents[1] / "lib").glob("*/site-packages"))
+    (site / "dependencies.pth").unlink()
+    for path in packed_files():
+        (site / path.name).symlink_to(path)
     shutil.copytree(
         PROJECT / "src" / "lakeport",
         site / "lakeport",
@@ -59,6 +64,24 @@ def packed_environment(folder: Path) -> Path:
     with tarfile.open(archive, "w:gz", compresslevel=1) as packed:
         packed.add(python.parents[1], ".")
     return archive
+
+
+def packed_files() -> set[Path]:
+    """Files and folders of the distributions that docs/clusters.md packs, and of what they take."""
+    page = (PROJECT / "docs" / "clusters.md").read_text()
+    waiting = re.search(r"pip install (.+) venv-pack", page)[1].split()  # type: ignore[index]
+    found: dict[str, set[Path]] = {}
+    while waiting:
+        name = waiting.pop()
+        with suppress(metadata.PackageNotFoundError):  # it may be for another Python
+            if name not in found:
+                each = metadata.distribution(name)
+                files = [file for file in each.files or () if ".." not in file.parts]
+                tops = {file.parts[0] for file in files} - {"__pycache__"}
+                found[name] = {Path(str(each.locate_file(top))) for top in tops}
+                needed = [text for text in each.requires or () if "extra ==" not in text]
+                waiting += [re.split(r"[^\w.-]", text)[0] for text in needed]
+    return set().union(*found.values())
 
 
 def zipped_package(folder: Path) -> Path:

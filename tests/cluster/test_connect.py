@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from deltalake import DeltaTable
 
 from lakeport.engine.spark.jvm.versions import installed_build
 from tests.cluster.connect_server import ConnectServer
-from tests.cluster.standalone import bare_python, zipped_package
+from tests.cluster.standalone import bare_python, packed_environment, zipped_package
 from tests.emulators import Minio, free_port
 
 pytestmark = pytest.mark.skipif(
@@ -216,8 +217,11 @@ attempt("stopped", lambda: land(gone, lake, table="t"))
 def test_workers_without_lakeport_are_named_and_get_it_as_an_artifact(
     server: ConnectServer, tmp_path: Path
 ) -> None:
+    venv.create(tmp_path / "empty")
     answers = server.run(
         f"""
+spark.conf.set("spark.sql.execution.pyspark.python", {str(tmp_path / "empty/bin/python")!r})
+attempt("empty", lambda: land(spark.range(3), lake, table="t"))
 spark.conf.set("spark.sql.execution.pyspark.python", {str(bare_python(tmp_path / "bare"))!r})
 attempt("bare", lambda: land(spark.range(3), lake, table="t"))
 spark.addArtifacts({str(zipped_package(tmp_path))!r}, pyfile=True)
@@ -225,10 +229,34 @@ attempt("shipped", lambda: land(spark.range(3), lake, table="t"))
 """,
         tmp_path / "lake",
     )
+    assert answers["empty"]["text"] == "Spark's workers lack the Python package pyarrow"
+    assert 'spark.addArtifacts("env.tar.gz#environment", archive=True)' in answers["empty"]["hint"]
     assert answers["bare"]["error"] == "MissingDependency", answers
     assert "lack the Python package lakeport" in answers["bare"]["text"]
     assert "spark.addArtifacts('./lakeport.zip', pyfile=True)" in answers["bare"]["hint"]
     assert answers["shipped"].get("rows") == 3, answers
+
+
+def test_an_archive_of_an_environment_is_all_that_workers_need(
+    server: ConnectServer, tmp_path: Path
+) -> None:
+    """It has what docs/clusters.md lists, and what the server's own Python has does not count."""
+    (tmp_path / "a.csv").write_text("id,name\n1,x\n2,y\n")
+    answers = server.run(
+        f"""
+spark.addArtifacts({str(packed_environment(tmp_path))!r} + "#environment", archive=True)
+spark.conf.set("spark.sql.execution.pyspark.python", "./environment/bin/python")
+keyed = {{"table": "t", "mode": "merge", "merge_keys": "id"}}
+attempt("frame", lambda: land(spark.range(3), lake, **keyed))
+attempt("merge", lambda: land(spark.range(2, 4), lake, **keyed))
+rule = {{"not_null": "id", "otherwise": "quarantine"}}
+attempt("file", lambda: land({str(tmp_path / "a.csv")!r}, lake, table="csv", expect=[rule]))
+""",
+        tmp_path / "lake",
+    )
+    found = {name: answer.get("rows", answer) for name, answer in answers.items()}
+    assert found == {"frame": 3, "merge": 2, "file": 2}
+    assert sorted(row["id"] for row in rows(tmp_path / "lake" / "t")) == [0, 1, 2, 3]
 
 
 def test_a_server_that_does_not_answer_is_told_at_once(tmp_path: Path) -> None:

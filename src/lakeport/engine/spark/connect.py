@@ -25,7 +25,6 @@ from lakeport.engine.failures import translate_errors
 from lakeport.engine.spark import workers
 from lakeport.engine.spark.active_context import find_context, silence_context_loggers
 from lakeport.engine.spark.engine import JobEngine, has_custom_hook
-from lakeport.engine.spark.jobs import run_in_group
 from lakeport.engine.spark.session import number_columns
 from lakeport.engine.spark.settings import task_attempts
 from lakeport.engine.tasks import JobLabel
@@ -167,7 +166,7 @@ class ConnectSession:
                     rows = self.spark.range(0, 1 << 16).mapInArrow(_look_for(name), "found boolean")
                     return [row[0] for row in rows.collect()]
 
-                answers = run_in_group(self, JobLabel("look for the workers"), ask)
+                answers = workers.ask_workers(self, "look for the workers", ask)
                 is_local = bool(answers) and all(answers)
                 found = ServerWorkers(len(answers), scratch.path if is_local else None)
                 if is_local:

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from lakeport.engine.base import is_connect
@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 
     from lakeport.engine.spark.jobs import JobSession
 
+T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
 _Answer = tuple[str, str, list[str], str | None]
 _checked: WeakKeyDictionary[object, set[tuple[str, str]]] = WeakKeyDictionary()
 _SILENCE_SECONDS: Final = 60.0
 
-_ALWAYS: Final = ("lakeport", "pyarrow", "msgspec", "numpy")
+_ALWAYS: Final = ("lakeport", "pyarrow", "msgspec", "numpy", "pydantic")
 _SHIPPED: Final = (
     "pack an environment that has lakeport (`venv-pack -o env.tar.gz`), and set\n"
     "    spark.archives = env.tar.gz#environment\n"
@@ -76,9 +78,7 @@ def check_packages(session: JobSession, packages: Sequence[str] = ()) -> None:
     silence.daemon = True
     silence.start()
     try:
-        answers = run_in_group(session, JobLabel("look for the workers' packages"), ask)
-    except LakeportError as error:
-        raise _explain_failure(error, identity) from error.__cause__
+        answers = ask_workers(session, "look for the workers' packages", ask)
     finally:
         silence.cancel()
     absent = {name: (host, python) for host, python, lacks, _ in answers for name in lacks}
@@ -89,6 +89,18 @@ def check_packages(session: JobSession, packages: Sequence[str] = ()) -> None:
         if version not in (None, __version__):  # None: it was compared before
             raise _other_version_error(version, host, python, identity)
     known |= {(session.python, name) for name in names}
+
+
+def ask_workers(session: JobSession, label: str, ask: Callable[[], T]) -> T:
+    """Return what `ask` does, in a job; a clearer error if the workers' Python or Spark is wrong.
+
+    Raises:
+        LakeportError: see `check_packages`.
+    """
+    try:
+        return run_in_group(session, JobLabel(label), ask)
+    except LakeportError as error:
+        raise _explain_failure(error, session.identity) from error.__cause__
 
 
 def _package_finder(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[_Answer]]:
@@ -173,6 +185,11 @@ def _explain_failure(error: LakeportError, context: Any) -> LakeportError:
         return ConfigError(
             "Spark's workers have no Python where they look for it",
             f"`PYSPARK_PYTHON` {where} has to name its path on the workers; or {shipped}",
+        )
+    if absent := re.search(r"No module named '(\w+)'", words):  # Spark's own code imports it
+        return MissingDependency(
+            f"Spark's workers lack the Python package {absent[1]}",
+            f"{_shipped(context)}{_OTHERWISE}.",
         )
     differs = "InvalidClassException" in words  # Java's name for an object of another version
     if not remote and (differs or _STOPPED.search(words)):
