@@ -44,6 +44,7 @@ _USERS_SOURCE: Final = "a user of lakeport"
 _TRUST_STORE: Final = "javax.net.ssl.trustStore"
 _lock = threading.Lock()
 _configured: WeakKeyDictionary[SparkContext, dict[str, dict[str, str]]] = WeakKeyDictionary()
+"""For each context, the URI of a store -> the settings that `configure_store` was given."""
 
 
 def configure_store(
@@ -68,11 +69,13 @@ def configure_store(
             if not session.adopted:  # the caller has checked the user's
                 active_context.check_session(session.spark, frozenset({"delta", "s3a"}))
             _check_create_flags(session, urlsplit(store_uri).netloc)
-        settings = _for_sdk(session, settings)
-        if known.get(store_uri) != settings and not _has_options(session, settings):
-            if not session.adopted and _uses_tls(store_uri, settings):
+        if known.get(store_uri) == settings:
+            return
+        options = _for_sdk(session, settings)
+        if not _has_options(session, options):
+            if not session.adopted and _uses_tls(store_uri, options):
                 trust_certificates(context)
-            _apply_settings(session, store_uri, settings, known.get(store_uri))
+            _apply_settings(session, store_uri, options, known.get(store_uri))
             known[store_uri] = dict(settings)
 
 
@@ -134,6 +137,8 @@ def _has_options(session: DriverSession, settings: Mapping[str, str]) -> bool:
 
 def _for_sdk(session: DriverSession, settings: Mapping[str, str]) -> dict[str, str]:
     """Return S3A's options with the classes of the AWS SDK v1 on Hadoop 3.3, as Spark 3.5 has."""
+    if _SDK_V1_PROVIDERS.keys().isdisjoint(settings.values()):
+        return dict(settings)
     version = java_class(session.context._jvm, "org.apache.hadoop.util.VersionInfo").getVersion()
     names = _SDK_V1_PROVIDERS if str(version).startswith("3.3.") else {}
     return {key: names.get(text, text) for key, text in settings.items()}
