@@ -263,7 +263,7 @@ def delta_session(
     if writes and probes and storage.needs_unique_names():
         raise unsafe_for_tables_error(f"the store at {storage.uri()}", "If-None-Match")
     root, settings = storage.hadoop_uri(), storage.hadoop_settings
-    commits = writes and not getattr(config, "single_writer", False)
+    commits = writes and config.has_other_writers
     find_secrets = cache(config.secrets)  # asks the JVM for those of an adopted session
 
     def open_session() -> DeltaSession:

@@ -411,6 +411,27 @@ def test_a_tables_session_reads_the_options_once(
     assert engine.secrets == {"A", "B"}
 
 
+def test_a_load_reads_the_options_once(
+    options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lakeport.config.destinations import s3
+    from lakeport.loading.prepare import prepare
+
+    options |= {"fs.s3a.access.key": "A", "fs.s3a.secret.key": "B"}
+    config = s3.DeltaLakeS3Config(bucket="lake", engine="spark")
+    reads = Mock(wraps=s3.read_session_options)
+    monkeypatch.setattr(s3, "read_session_options", reads)
+    monkeypatch.setattr("lakeport.loading.prepare.choose_engine", lambda *_: SimpleNamespace())
+    monkeypatch.setattr("lakeport.destinations.check_engine", lambda *_: None)
+    prepared = prepare(config, start_engine=False).for_full_refresh()
+    assert prepared.storage.settings.from_session
+    assert set(prepared.config.secrets()) == {"A", "B"}
+    assert prepared.config.storage().settings.access_key_id == "A"
+    assert reads.call_count == 1
+    assert "aws_secret_access_key" not in prepared.config.model_fields_set
+    assert "B" not in repr(prepared.config) and "'B'" not in str(prepared.config.model_dump())
+
+
 def test_s3_options_become_keys(options: dict[str, str]) -> None:
     from lakeport.config.destinations.s3 import AmazonS3Config
 

@@ -110,6 +110,7 @@ class DestinationConfig(BaseModel):
     )
     _warnings: tuple[str, ...] = PrivateAttr(default=())
     _from_session: bool = PrivateAttr(default=False)
+    _session_values: dict[str, Any] | None = PrivateAttr(default=None)
 
     extra: ClassVar[str] = ""
     """The pip extra with the store's SDK; empty if the store needs none."""
@@ -405,9 +406,16 @@ class DestinationConfig(BaseModel):
         Unchanged if the config names credentials, or another endpoint. The copy is for one use:
         nothing keeps the secrets of a session.
         """
-        found = self._session_keys() if self.engine == "spark" else {}
+        found = self.for_one_load()._session_values or {}
         copy = self.model_copy(update=found)
         copy._from_session = not self.secret_keys().isdisjoint(found)
+        return copy
+
+    def for_one_load(self) -> Self:
+        """Return a copy that has read the keys of the user's Spark session, and reads them once."""
+        copy = self.model_copy()
+        if copy._session_values is None:
+            copy._session_values = self._session_keys() if self.engine == "spark" else {}
         return copy
 
     def _session_keys(self) -> dict[str, Any]:
@@ -418,6 +426,11 @@ class DestinationConfig(BaseModel):
     def jars(self) -> frozenset[str]:
         """Names in `spark.jvm.jars` of the jars that Spark needs; empty if tables are files."""
         return self.delta_jars if self.file_type == "delta" else frozenset()
+
+    @property
+    def has_other_writers(self) -> bool:
+        """Whether others may commit to a table meanwhile: false with `single_writer`."""
+        return not getattr(self, "single_writer", False)
 
     @classmethod
     def connector_jars(cls) -> frozenset[str]:

@@ -94,5 +94,5 @@ def _open_session(config: DestinationConfig) -> SparkSession:
             needs,
             storage.hadoop_uri(),
             storage.session_settings(),
-            commits=not getattr(config, "single_writer", False),
+            commits=config.has_other_writers,
         )

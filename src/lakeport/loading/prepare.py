@@ -212,6 +212,7 @@ def prepare(
         ConfigError: the table's layout is refused, or a running Spark session lacks something.
         MissingDependency: the store's SDK or Java is not installed.
     """
+    config = config.for_one_load()
     warnings = (*config.warnings, *check_layout(config))
     storage = open_storage(config)
     if observer is not None:
