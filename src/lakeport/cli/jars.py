@@ -20,13 +20,14 @@ from lakeport.errors import ConfigError, DestinationError, MissingDependency
 from lakeport.host.process import available_cores
 from lakeport.native import parser
 from lakeport.units import format_count, format_size, pluralize
+from lakeport.version import __version__
 
 if TYPE_CHECKING:
     from lakeport.loading.check import CheckReport
 
 _NEEDS = {"delta": "delta", "s3": "s3a", "azure": "azure", "gcs": "gcs"}
 """Word of `--for` -> name of its jars in `spark.jvm.jars`."""
-_PACKAGES = ("lakeport", "pyspark", "pyarrow")
+_PACKAGES = ("pyspark", "pyarrow")
 
 
 _Place = Annotated[
@@ -126,7 +127,7 @@ def version(json_out: JsonOut = False) -> None:
     """Show the versions of lakeport, its packages, Python and Java."""
     output: Output = Json() if json_out else Console()
     with Guard(output):
-        facts: dict[str, object] = {}
+        facts: dict[str, object] = {"lakeport": __version__}
         for name in _PACKAGES:
             try:
                 facts[name] = installed(name)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
+from email.message import Message
 from enum import StrEnum
 from functools import partial
 from importlib.metadata import PackageNotFoundError, metadata
@@ -18,6 +20,7 @@ from lakeport.config.load import load_target
 from lakeport.config.singer import PREFIX, load_settings, settings_schema
 from lakeport.loading import run as landing
 from lakeport.sources.singer.state import StateOutput
+from lakeport.version import __version__
 
 NAME = "target-lakeport"
 _CAPABILITIES = ("about", "activate-version", "batch", "hard-delete", "validate-records")
@@ -80,16 +83,15 @@ def _land(configs: list[str], source: str, run_id: str | None, debug: bool) -> N
 
 def _facts() -> dict[str, Any]:
     """Return name, version, capabilities and settings for `--about`, keyed as by Meltano's SDK."""
-    try:
+    package: Any = Message()
+    with suppress(PackageNotFoundError):  # the package may come in a zip
         package = metadata("lakeport")
-    except PackageNotFoundError:
-        package = {"Summary": "", "Version": "unknown"}  # type: ignore[assignment]
     kinds = package.get_all("Classifier") or []
     pythons = [kind.rpartition(" :: ")[2] for kind in kinds if " Python :: 3." in kind]
     return {
         "name": NAME,
-        "description": package["Summary"],
-        "version": package["Version"],
+        "description": package.get("Summary", ""),
+        "version": __version__,
         "supported_python_versions": pythons,
         "capabilities": list(_CAPABILITIES),
         "settings": settings_schema(),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.cli.app import run
+from lakeport.cli.app import main, run
 from lakeport.cli.singer import NAME, app
 
 
@@ -35,6 +35,20 @@ def test_about_in_every_format(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("--about") == 0
     text = capsys.readouterr().out
     assert all(f"Environment Variable: TARGET_LAKEPORT_{name.upper()}\n" in text for name in names)
+
+
+def test_a_package_in_a_zip_has_no_metadata(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.metadata.Distribution.discover", lambda **_: iter(()))
+    assert call("--version") == 0
+    assert capsys.readouterr().out == "target-lakeport v0.1.0\n"
+    assert call("--about", "--format", "json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["description"], facts["supported_python_versions"]) == ("", [])
+    assert main(["version", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["lakeport"], facts["pyarrow"]) == ("0.1.0", "not installed")
 
 
 @pytest.mark.parametrize(
