@@ -390,10 +390,7 @@ def query(
     timeout: Timeout = 600,
 ) -> None:
     """Run Spark SQL on a table."""
-    from lakeport.lake.snapshots import check_query_start
-
     as_of = _version_arguments(version, timestamp)
-    check_query_start(sql, *command.words)
     _show_rows(command, command.table.query(sql, limit=limit, timeout=timeout, **as_of))
 
 

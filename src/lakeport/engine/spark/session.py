@@ -158,7 +158,7 @@ class DriverSession:
                 current = cls._current
                 if current is not None and current._suits(request):
                     break
-                if current is not None and current._is_left:
+                if current is not None and current._held_session_ended:
                     current.stop()
                 elif current is not None and not current.adopted:
                     jars.jars_for(request.needs)  # refused here, the session goes on
@@ -516,7 +516,7 @@ class DriverSession:
         return self._launch is not None and self._context is active_context.find_context()
 
     @property
-    def _is_left(self) -> bool:
+    def _held_session_ended(self) -> bool:
         """Whether the user held the session, and it has ended: stopped, or its JVM is gone."""
         held = self.adopted and self._launch is not None
         return held and (not self.is_alive or active_context.find_context() is None)
