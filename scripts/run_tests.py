@@ -39,6 +39,10 @@ BY_THREADS = tuple(
     f"tests/contract/test_{name}.py" for name in ("hints", "names", "partition_values", "width")
 )
 SESSION = "tests/spark/test_session.py"
+# Whose Sparks are processes of their own.
+PROCESSES = tuple(
+    f"tests/spark/test_{name}.py" for name in ("adopted_sessions", "head_start", "secrets")
+)
 REQUESTS = ("tests/faults/test_planted.py", "tests/faults/test_requests.py")
 # Those of failing requests that Spark sends as well, or alone.
 REQUESTS_BY_SPARK = tuple(
@@ -130,14 +134,14 @@ VERSIONS_WITHOUT_DELTA = {
 }
 GROUPS = {
     "alone": list(ALONE),
-    "spark": ["tests/spark", *without(*DELTA, SESSION)],
+    "spark": ["tests/spark", *without(*DELTA, SESSION, *PROCESSES)],
     "contract": ["tests/contract", "tests/docs", *without(*chain(*BY_OLDER.values()))],
     "faults": ["tests/faults", *without(*REQUESTS)],
     "streams": ["tests/streaming", *BY_SPARK, *REQUESTS_BY_SPARK, HISTORIES],
     "rest": ["--engine=threads", "tests", *without(*ALONE, *APART)],
+    "starts": ["tests/warm", *PROCESSES],
     "delta": ["--delta-spark", *DELTA, *COMMITS],
     "cluster": ["tests/cluster"],
-    "warm": ["tests/warm"],
     "threads": ["--engine=threads", "tests/contract", *without(*BY_THREADS), *FAULTS],
     "browser": ["tests/browser"],
     "screens": ["tests/screens"],

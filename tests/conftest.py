@@ -31,7 +31,9 @@ settings.register_profile("soak", _PATIENT, max_examples=500)
 
 
 _BY_THREADS = frozenset({"browser", "fuzz", "property", "screens", "unit"})
-_WITHOUT_SPARK = _BY_THREADS | {"cluster", "test_emulators.py", "warm", "wheel"}  # in this process
+_PROCESSES = {f"spark/test_{name}.py" for name in ("adopted_sessions", "head_start", "secrets")}
+# In this process.
+_WITHOUT_SPARK = _BY_THREADS | {"cluster", "test_emulators.py", "warm", "wheel", *_PROCESSES}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -106,9 +108,8 @@ def one_spark(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
     """One session with all jars, begun first: whatever a test needs, no test ends another's."""
-    folders = {
-        item.path.relative_to(Path(__file__).parent).parts[0] for item in request.session.items
-    }
+    paths = {item.path.relative_to(Path(__file__).parent) for item in request.session.items}
+    folders = {str(path) if str(path) in _PROCESSES else path.parts[0] for path in paths}
     engine = request.config.getoption("engine")
     os.environ["LAKEPORT_ENGINE"] = engine or ("threads" if folders <= _BY_THREADS else "spark")
     if folders <= _WITHOUT_SPARK or engine == "threads":

@@ -3,7 +3,7 @@
 A format knows no store and a store no format (an import contract keeps it so). So `make test` lands
 in each format on the local disk and on each store in one of its formats, and cases that are decided
 before a store is asked run on the local disk alone. An engine knows neither: a case lands on each
-target by one engine, Spark or threads, and on the local disk in Delta by both. Which half of the
+target by one engine, Spark or threads, and on the local disk in Delta by both. Which third of the
 targets is Spark's differs from case to case, so each target has both. Before a store is asked,
 Spark lands in one format and threads in each. `--soak` runs every case on every target by either.
 """
@@ -63,9 +63,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _targets_of_engine(targets: tuple[str, ...], case: str, *, threads: bool) -> tuple[str, ...]:
-    """The first target, and of the others each second one; the other engine has the rest."""
-    first = (crc32(case.encode()) + threads) % 2
-    return (targets[0], *targets[1 + first :: 2])
+    """The first target, and of the others each third one for Spark; threads have the rest."""
+    first = crc32(case.encode()) % 3
+    by_spark = targets[1 + first :: 3]
+    return (targets[0], *(each for each in targets[1:] if (each in by_spark) != threads))
 
 
 @pytest.fixture(

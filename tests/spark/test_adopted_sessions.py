@@ -125,12 +125,23 @@ def test_a_plain_session_lands_everywhere_with_its_own_keys(
         context = spark.sparkContext
         users = context.parallelize([0], 1).map(lambda _: sys.flags.no_site)
 
+        context.setJobGroup("mine", "my jobs")
+        local = lakeport.land(spark.range(10), to, table="named", run_id="nightly")
+        assert local.engine.application == context.applicationId
+        assert context.getLocalProperty("spark.jobGroup.id") == "mine"
+        assert context.getLocalProperty("callSite.short") is None
+        tracker = context.statusTracker()  # what is asked of the frame first, and the tasks
+        assert all(tracker.getJobIdsForGroup(group) for group in ("mine", "lakeport nightly"))
+
         lakeport.land(rows, to, table="t")
-        lakeport.land(frame, to, table="t", mode="merge", merge_keys="id")
+        more = frame.selectExpr("id + 1 AS id")
+        lakeport.land(more, to, table="t", mode="merge", merge_keys="id")
         lakeport.land(rows, to, table="p", file_type="parquet")
         for _ in range(2):
             lakeport.land(frame, "s3://{plain}/lake", table="p")
             lakeport.land(rows, "s3://{plain}/lake", table="d", destination="delta_lake_s3")
+        keys = {{"destination": "delta_lake_s3", **{minio.config!r}}}  # a config's, too
+        lakeport.land(frame, "s3://{plain}/lake", table="d", **keys)
         lakeport.land(frame, "gs://adopted/lake", table="p")
         lakeport.land(rows, {{"destination": "delta_lake_azure", "table_uri": {table!r}}})
 
@@ -145,7 +156,7 @@ def test_a_plain_session_lands_everywhere_with_its_own_keys(
             "s3://{plain}/lake", destination="delta_lake_s3").items}}
         print(items["spark"].status, items["credentials"].detail)
         table = lakeport.Table("s3://{plain}/lake/d")
-        assert table.describe().version == 1
+        assert table.describe().version == 2
         print(refused(table.optimize).replace("\\n", " "))
         wrong = {{"aws_access_key_id": "none", "aws_secret_access_key": "none"}}
         wrong["aws_endpoint"] = {minio.endpoint!r}
@@ -156,6 +167,11 @@ def test_a_plain_session_lands_everywhere_with_its_own_keys(
         spark.conf.set("spark.databricks.delta.properties.defaults.appendOnly", "true")
         said = refused(lakeport.land, rows, to, table="a")  # delta-spark alone keeps to it
         assert "lacks DeltaSpark" in said, said
+        spark.conf.unset("spark.databricks.delta.properties.defaults.appendOnly")
+        keys = {{"table": "a", "table_properties": {{"delta.appendOnly": "true"}}}}
+        said = refused(lakeport.land, frame, to, **keys)
+        assert "the active Spark session lacks" in said, said
+        assert spark.range(3).count() == 3
         print(users.first(), context.pythonExec)
         """,
         tmp_path,
@@ -168,10 +184,11 @@ def test_a_plain_session_lands_everywhere_with_its_own_keys(
     assert "`single_writer: true`" in optimize
     assert wrong == "PermissionRefused"  # the config's keys come first
     assert "no usable AWS credentials" in elsewhere  # the session's go to no other endpoint
-    assert DeltaTable(lake / "t").to_pyarrow_table().num_rows == 1000
+    merged = DeltaTable(lake / "t").to_pyarrow_table()["id"].to_pylist()
+    assert sorted(merged) == list(range(1001))
     assert pq.ParquetDataset(lake / "p").read().num_rows == 1000
     there = DeltaTable(f"s3://{plain}/lake/d", storage_options=minio.delta_options)
-    assert there.to_pyarrow_table().num_rows == 2000
+    assert there.to_pyarrow_table().num_rows == 3000
     names = [o["Key"] for o in minio.client().list_objects_v2(Bucket=plain)["Contents"]]
     assert len([name for name in names if name.startswith("lake/p/")]) >= 2
     away = DeltaTable(table, storage_options=azurite.delta_options)
@@ -282,13 +299,23 @@ def test_a_session_of_ours_is_the_users_from_then_on(tmp_path: Path, minio: Mini
         found = [line.split() for line in found]
         print(sum(parent == str(os.getpid()) and stat[0] != "Z" and name == "java"
                   for parent, stat, name, *_ in found))
+
+        # That session of ours lacks Google's jar.
+        away, keys = "gs://lake-session/lake", {{"google_endpoint": "http://127.0.0.1:9"}}
+        builder = lakeport.configure_spark(SparkSession.builder, away, **keys)
+        print(refused(builder.getOrCreate).replace("\\n", " "))
+        print(refused(lakeport.spark, away, engine="threads").splitlines()[0])
         """,
         tmp_path,
     )
-    path, history, old, counts, landed, machines = found[-6:]
+    path, history, old, counts, landed, machines, said, threads = found[-8:]
     assert path == f"s3://{bucket}/lake/users"
     assert history == "OPTIMIZE WRITE WRITE"
     assert (old, counts, landed, machines) == ("200", "100 100", "100", "1")
+    assert said.startswith("ConfigError: the active Spark session lacks the class com.google.cloud")
+    assert '.config("spark.jars", "https://repo1.maven.org/' in said
+    assert "packages" not in said
+    assert threads.startswith("ConfigError: a session for a lake takes Spark, and `engine` is")
 
 
 def test_a_builder_gets_jars_settings_and_credentials(
@@ -351,9 +378,8 @@ def test_a_builder_gets_jars_settings_and_credentials(
     assert found[-1] == "100 200 100 200 100 100"
 
 
-def test_a_session_for_google_and_one_that_lacks_its_jars(
-    tmp_path: Path, fake_gcs: FakeGcs
-) -> None:
+@pytest.mark.soak  # the builder's session has the same jars, settings and credentials
+def test_a_session_for_google(tmp_path: Path, fake_gcs: FakeGcs) -> None:
     fake_gcs.create_bucket("lake-session")
     found = run_alone(
         f"""
@@ -362,21 +388,10 @@ def test_a_session_for_google_and_one_that_lacks_its_jars(
         spark.range(10).write.parquet(to + "/t")
         lakeport.land(spark.range(5), to, table="u")
         print(spark.read.parquet(to + "/t").count(), spark.read.parquet(to + "/u").count())
-        spark.stop()
-
-        lakeport.land([{{"id": 1}}], {str(tmp_path / "lake")!r}, table="t")  # a session of ours
-        builder = lakeport.configure_spark(SparkSession.builder, to, **keys)
-        print(refused(builder.getOrCreate).replace("\\n", " "))
-        print(refused(lakeport.spark, to, engine="threads").splitlines()[0])
         """,
         tmp_path,
     )
-    counts, said, threads = found[-3:]
-    assert counts == "10 5"
-    assert said.startswith("ConfigError: the active Spark session lacks the class com.google.cloud")
-    assert '.config("spark.jars", "https://repo1.maven.org/' in said
-    assert "packages" not in said
-    assert threads.startswith("ConfigError: a session for a lake takes Spark, and `engine` is")
+    assert found[-1] == "10 5"
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from py4j.protocol import Py4JJavaError
 import lakeport
 from lakeport.engine.spark.jvm.calls import iterate_seq
 from lakeport.engine.spark.session import DriverSession
-from tests.emulators import Minio
 from tests.spark.test_session import run_script
 
 
@@ -84,8 +83,11 @@ def test_jobs_have_descriptions_in_words_and_a_group_a_run(
         assert not [stage for stage in stages(job) if ".py:" in stage]
 
 
-def test_loads_of_different_settings_side_by_side_all_succeed(tmp_path: Path) -> None:
-    """The JVM is one a process: the second waits for the first's end, and breaks nothing."""
+def test_a_load_waits_for_loads_of_other_settings_and_never_for_itself(tmp_path: Path) -> None:
+    """The JVM is one a process: who needs another waits for the others' end, and breaks nothing.
+
+    Shells and notebooks keep the last error, and with it everything that the load had.
+    """
     out = run_script(f"""
     import threading
     import lakeport
@@ -110,64 +112,12 @@ def test_loads_of_different_settings_side_by_side_all_succeed(tmp_path: Path) ->
     for thread in threads:
         thread.join()
     print(sorted(ended.items()))
-    """)
-    assert out.strip() == str([(name, 1000) for name in "abcd"])
-    for name in "abcd":
-        assert DeltaTable(tmp_path / name).to_pyarrow_table().num_rows == 1000
 
-
-def test_a_plain_session_of_the_users_lands_in_delta_tables(tmp_path: Path, minio: Minio) -> None:
-    """Without Delta's jars, its catalog, and our log store: the log's files are enough.
-
-    Its own jobs are named as before.
-    """
-    bucket = minio.create_bucket("plain-session")
-    config = {"destination": "delta_lake_s3", "bucket": bucket, "table": "t", **minio.config}
-    script = f"""
-    import lakeport
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
-    spark = builder.getOrCreate()
-    context = spark.sparkContext
-    context.setJobGroup("mine", "my jobs")
-    lakeport.land(spark.range(10), {str(tmp_path)!r}, table="named", run_id="nightly")
-    print(context.getLocalProperty("spark.jobGroup.id"), context.getLocalProperty("callSite.short"))
-    tracker = context.statusTracker()  # what is asked of the frame first, and the tasks
-    assert all(tracker.getJobIdsForGroup(group) for group in ("mine", "lakeport nightly"))
-    frame = spark.range(10)
-    for _ in range(2):
-        local = lakeport.land(frame, {str(tmp_path)!r}, table="t")
-        away = lakeport.land(frame, {config!r})
-    more = [{{"id": 3}}, {{"id": 11}}]
-    lakeport.land(more, {str(tmp_path)!r}, table="t", mode="merge", merge_keys="id")
-    assert local.engine.application == spark.sparkContext.applicationId
-    try:
-        properties = {{"delta.appendOnly": "true"}}
-        lakeport.land(frame, {str(tmp_path)!r}, table="p", table_properties=properties)
-    except lakeport.ConfigError as error:
-        assert "the active Spark session lacks" in str(error), error
-        print("refused")
-    print(spark.range(3).count())
-    """
-    assert run_script(script, quiet=False).split() == ["mine", "None", "refused", "3"]
-    found = DeltaTable(tmp_path / "t").to_pyarrow_table()["id"].to_pylist()
-    assert sorted(found) == sorted([*range(10), *range(10), 11])
-    away = DeltaTable(f"s3://{bucket}/t", storage_options=minio.delta_options)
-    assert away.to_pyarrow_table().num_rows == 20
-
-
-def test_a_load_waits_neither_for_itself_nor_for_one_that_failed(tmp_path: Path) -> None:
-    """Shells and notebooks keep the last error, and with it everything that the load had."""
-    out = run_script(f"""
-    import lakeport
-
+    other = {{"spark.sql.shuffle.partitions": "5"}}
     def rows():
         yield {{"id": 1}}
         try:
-            lakeport.land([{{"id": 2}}], {str(tmp_path)!r}, table="inner",
-                          spark={{"spark.sql.shuffle.partitions": "7"}})
+            lakeport.land([{{"id": 2}}], {str(tmp_path)!r}, table="inner", spark=other)
         except lakeport.ConfigError as error:
             print("refused" if "in this thread uses Spark" in str(error) else error)
         lakeport.land([{{"id": 2}}], {str(tmp_path)!r}, table="inner")
@@ -179,11 +129,11 @@ def test_a_load_waits_neither_for_itself_nor_for_one_that_failed(tmp_path: Path)
             lakeport.land([{{"id": 1}}], {str(tmp_path)!r}, table="t", **keys)
         except lakeport.LakeportError as error:
             kept.append(error)
-    other = {{"spark.sql.shuffle.partitions": "7"}}
     print(len(kept), lakeport.land([{{"id": 1}}], {str(tmp_path)!r}, table="t", spark=other).rows)
     """)
-    assert out.split() == ["refused", "3", "1"]
-    assert DeltaTable(tmp_path / "inner").to_pyarrow_table().num_rows == 1
+    assert out.splitlines() == [str([(name, 1000) for name in "abcd"]), "refused", "3 1"]
+    for name, rows in {**dict.fromkeys("abcd", 1000), "inner": 1}.items():
+        assert DeltaTable(tmp_path / name).to_pyarrow_table().num_rows == rows
 
 
 @pytest.mark.soak  # three processes of Spark

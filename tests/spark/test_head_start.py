@@ -55,6 +55,7 @@ def test_a_load_with_settings_of_its_own_starts_with_them_at_once(java: Path) ->
     assert "-Xmx900m" in starts[0]
 
 
+@pytest.mark.soak  # another start, where it was too late for those settings
 def test_settings_that_stand_far_down_in_a_config_start_another(java: Path) -> None:
     config = java.parent / "target.yaml"
     target = f"destination: local\npath: {java.parent / 'lake'}\n"

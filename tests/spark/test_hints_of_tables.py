@@ -11,7 +11,7 @@ import pytest
 from tests.contract.test_hints import COMMAND, LAND, jsonl, run, try_hint
 
 V = jsonl({"v": 1})
-MANY = "; ".join([LAND] * 20)
+MANY = "; ".join([f"{LAND} --engine threads"] * 20)
 
 
 @pytest.mark.parametrize(

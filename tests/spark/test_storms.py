@@ -95,7 +95,10 @@ def test_a_storm_that_passes_in_time_is_no_error(store: BrokenS3) -> None:
             *(301, "PermanentRedirect", DestinationError, "the bucket is in another region"),
             marks=pytest.mark.soak,
         ),
-        (404, "NoSuchBucket", DestinationError, "the bucket or container does not exist"),
+        pytest.param(
+            *(404, "NoSuchBucket", DestinationError, "the bucket or container does not exist"),
+            marks=pytest.mark.soak,
+        ),
     ],
 )
 def test_what_no_retry_helps_is_said_in_our_words(
