@@ -24,6 +24,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakeport.engine.spark.jvm.jars import known_needs
 from tests.contract.targets import record, schema, singer, state
 
 PATIENCE = 240.0
@@ -321,8 +322,15 @@ def run(
         return Outcome(process.end(), process.out, process.words)
 
 
-BY_SPARK = ("--set", 'table_properties={"delta.logRetentionDuration": "interval 30 days"}')
-"""Options of `land` that leave commits to delta-spark, which alone knows such tables' rules."""
+BY_SPARK = (
+    ("--set", 'table_properties={"delta.logRetentionDuration": "interval 30 days"}')
+    if known_needs({"delta"})
+    else ()
+)
+"""Options of `land` that leave commits to delta-spark, which alone knows such tables' rules.
+
+None on a Spark that has no Delta.
+"""
 
 
 def land(lake: Lake, *more: str | Path, source: str | Path = "-") -> Sequence[str | Path]:
