@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -130,7 +129,7 @@ class DriverSession:
         if active_context.find_context() is None:
             self.needs, self._optional_needs = (
                 jars.with_cached_needs(needs),
-                frozenset(request.optional_needs),
+                jars.known_needs(request.optional_needs),
             )
             heap_mb(settings)
             self._launch = lease = find_lease(request.warm, settings, needs)
@@ -152,7 +151,6 @@ class DriverSession:
                 it; or no warm session suits, and one is required.
             MissingDependency: there is no Java that Spark runs on, or no jars for a need.
         """
-        request = replace(request, optional_needs=jars.known_needs(request.optional_needs))
         with cls._changed:
             while True:
                 current = cls._current
@@ -533,12 +531,10 @@ class DriverSession:
             return self._holds_running_context
         if request.settings != self._given:
             return False
-        known = (
-            self.needs | self._optional_needs
-            if self.jar_error is None
-            else self.needs | request.optional_needs
-        )
-        if not request.needs <= self.needs or not request.optional_needs <= known:
+        wanted = frozenset[str]()
+        if self.jar_error is None:
+            wanted = jars.known_needs(request.optional_needs) - self._optional_needs
+        if not request.needs | wanted <= self.needs:
             return False
         return request.warm != ("off" if isinstance(self._launch, Lease) else "require")
 
