@@ -26,13 +26,16 @@ from lakeport.engine.base import SessionRequest
 from lakeport.engine.spark.session import DriverSession
 
 
-def shown(configs: Sequence[Mapping[str, Any]], folder: Path) -> str:
-    """Whatever loads with these configs in one session show, the event log included."""
+def shown(configs: Sequence[Mapping[str, Any]], folder: Path, programs: int) -> str:
+    """Whatever loads with these configs in one session show, the event log included.
+
+    So many of the configs are loaded with by the command line, too.
+    """
     events, scratch = folder / "events", folder / "scratch"
     events.mkdir()
     scratch.mkdir()
     done = subprocess.run(
-        [sys.executable, "-m", "tests.spark.canary", str(events)],
+        [sys.executable, "-m", "tests.spark.canary", str(events), str(programs)],
         input=json.dumps(configs),
         cwd=Path(__file__).parents[2],
         env={
@@ -52,7 +55,7 @@ def shown(configs: Sequence[Mapping[str, Any]], folder: Path) -> str:
     return "\n".join([done.stdout, done.stderr, *logged])
 
 
-def main(events: str, configs: Sequence[dict[str, Any]]) -> None:
+def main(events: str, programs: int, configs: Sequence[dict[str, Any]]) -> None:
     """Land twice, read, and fail to read; print settings, pages, command line and log."""
     settings = {
         "spark.ui.enabled": "true",
@@ -65,7 +68,7 @@ def main(events: str, configs: Sequence[dict[str, Any]]) -> None:
     for config in configs:
         land_and_read(driver, config, settings)
     show_views(driver)
-    for config in configs:
+    for config in configs[:programs]:
         use_the_program(config, settings)
     known = {secret for config in configs for secret in load_target(config).secrets()}
     search_the_disk({*driver.secrets, *known})
@@ -137,4 +140,4 @@ def leaks(text: str, secrets: Iterable[str]) -> list[int]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], json.load(sys.stdin))
+    main(sys.argv[1], int(sys.argv[2]), json.load(sys.stdin))

@@ -12,7 +12,7 @@ BY_DELTA_SPARK = {"table_properties": {"delta.enableChangeDataFeed": "true"}}
 
 
 def test_secrets_stay_out_of_every_view_of_spark(
-    minio: Minio, azurite: Azurite, tmp_path: Path
+    minio: Minio, azurite: Azurite, tmp_path: Path, soak: bool
 ) -> None:
     bucket = minio.create_bucket("canary")
     azurite.create_container("canary")
@@ -33,7 +33,7 @@ def test_secrets_stay_out_of_every_view_of_spark(
         **BY_DELTA_SPARK,
         **azurite.config,
     }
-    text = canary.shown([s3, azure], tmp_path)
+    text = canary.shown([s3, azure], tmp_path, programs=2 if soak else 1)
     hidden = [minio.access_key, minio.secret_key, "canary-of-the-role", azurite.account_key]
     assert canary.leaks(text, hidden) == []
 
