@@ -584,6 +584,12 @@ class DriverSession:
         """Start a JVM or join a warm one; return its SparkContext and record its jars."""
         launch = self._launch
         assert launch is not None
+        if self._master.startswith("spark:"):  # Spark itself would try for a minute
+            from lakeport.engine.spark.workers import MASTER_PORT, find_other_master
+
+            port, own = self._given.get(MASTER_PORT), installed("pyspark")
+            if other := find_other_master(self._master, port, own):
+                raise other
         context = launch.open()
         if isinstance(launch, Launch):
             self.needs, self.jar_error = launch.needs, launch.jar_error

@@ -20,8 +20,6 @@ from lakeport.host.packages import pip_requirement
 from lakeport.version import __version__
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
-
     from lakeport.engine.spark.jobs import JobSession
 
 T = TypeVar("T")
@@ -51,6 +49,8 @@ _WAITING: Final = (
 )
 _TASKS_PER_CORE: Final = 2  # so that no worker is left out
 _PAGE_SECONDS: Final = 2.0  # timeout for a master's page
+_PAGE_BYTES: Final = 1 << 20
+MASTER_PORT: Final = "spark.master.ui.port"
 _STOPPED: Final = re.compile(r"stopped SparkContext|SparkContext (has been|was) shut ?down")
 
 
@@ -193,12 +193,9 @@ def _explain_failure(error: LakeportError, context: Any) -> LakeportError:
         )
     differs = "InvalidClassException" in words  # Java's name for an object of another version
     if not remote and (differs or _STOPPED.search(words)):
-        own, other = str(context.version), _find_master_version(context)
-        if other and SparkBuild(other, "").minor != SparkBuild(own, "").minor:
-            return ConfigError(
-                f"the master {context.master} runs Spark {other}, and this process runs {own}",
-                f"both have to be of one version: `pip install 'pyspark=={other}'`.",
-            )
+        own = str(context.version)
+        if other := find_other_master(context.master, context.getConf().get(MASTER_PORT), own):
+            return other
         if differs:
             return ConfigError(
                 f"Spark's workers run another version of Spark than this process' {own}",
@@ -214,16 +211,40 @@ def _explain_failure(error: LakeportError, context: Any) -> LakeportError:
     return error
 
 
-def _find_master_version(context: SparkContext) -> str:
-    """Return the Spark version that a standalone master's web page shows; empty if none does."""
+def find_other_master(master: str, port: str | None, own: str) -> ConfigError | None:
+    """Return the error if a standalone master's web page shows another minor version of Spark.
+
+    None for other masters, and where no page is at the port (default: 8080).
+
+    Args:
+        master: the master's URL.
+        own: this process' version of Spark.
+    """
+    scheme, _, addresses = master.partition("://")
+    for address in addresses.split(",") if scheme == "spark" else ():
+        host, _, own_port = address.rpartition(":")
+        other = _read_master_version(host, port or "8080", own_port)
+        if other and SparkBuild(other, "").minor != SparkBuild(own, "").minor:
+            return ConfigError(
+                f"the master {master} runs Spark {other}, and this process runs {own}",
+                f"both have to be of one version: `pip install 'pyspark=={other}'`.",
+            )
+    return None
+
+
+def _read_master_version(host: str, port: str, master_port: str) -> str:
+    """Return the Spark version that a standalone master's web page shows.
+
+    Empty if there is no such page, or it is one of a master at another port.
+    """
     from http.client import HTTPException
     from urllib.request import urlopen
 
-    scheme, _, addresses = str(context.master).partition("://")
-    port = context.getConf().get("spark.master.ui.port", "8080")
-    for address in addresses.split(",") if scheme == "spark" else ():
-        url = f"http://{address.rpartition(':')[0]}:{port}/"
-        with suppress(OSError, HTTPException), urlopen(url, timeout=_PAGE_SECONDS) as page:
-            if found := re.search(rb'class="version\b[^>]*>([\w.-]+)<', page.read()):
-                return found[1].decode()
+    url = f"http://{host}:{port}/"
+    with suppress(OSError, HTTPException, ValueError), urlopen(url, timeout=_PAGE_SECONDS) as page:
+        text = page.read(_PAGE_BYTES).decode(errors="replace")
+        ports = re.findall(r"spark://[^\s<]*?:(\d+)", text)
+        found = re.search(r'class="version\b[^>]*>([\w.-]+)<', text)
+        if found and (not ports or master_port in ports):
+            return found[1]
     return ""
