@@ -26,6 +26,7 @@ from lakeport.engine.spark import active_context
 from lakeport.engine.spark.jvm import jars
 from lakeport.engine.spark.jvm.java import find_java
 from lakeport.engine.spark.jvm.launch import Launch, stopped_error
+from lakeport.engine.spark.jvm.versions import MASTER_PORT, find_other_master
 from lakeport.engine.spark.lease import Lease, find_lease
 from lakeport.engine.spark.settings import (
     OPTION_SOURCE,
@@ -585,8 +586,6 @@ class DriverSession:
         launch = self._launch
         assert launch is not None
         if self._master.startswith("spark:"):  # Spark itself would try for a minute
-            from lakeport.engine.spark.workers import MASTER_PORT, find_other_master
-
             port, own = self._given.get(MASTER_PORT), installed("pyspark")
             if other := find_other_master(self._master, port, own):
                 raise other

@@ -7,13 +7,12 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from lakeport.engine.base import is_connect
 from lakeport.engine.spark.jobs import run_in_group
-from lakeport.engine.spark.jvm.versions import SparkBuild
+from lakeport.engine.spark.jvm.versions import MASTER_PORT, find_other_master
 from lakeport.engine.tasks import JobLabel
 from lakeport.errors import ConfigError, LakeportError, MissingDependency, SparkFailure
 from lakeport.host.packages import pip_requirement
@@ -48,9 +47,6 @@ _WAITING: Final = (
     "(spark.cores.max, spark.executor.memory), and can it reach spark.driver.host?"
 )
 _TASKS_PER_CORE: Final = 2  # so that no worker is left out
-_PAGE_SECONDS: Final = 2.0  # timeout for a master's page
-_PAGE_BYTES: Final = 1 << 20
-MASTER_PORT: Final = "spark.master.ui.port"
 _STOPPED: Final = re.compile(r"stopped SparkContext|SparkContext (has been|was) shut ?down")
 
 
@@ -209,42 +205,3 @@ def _explain_failure(error: LakeportError, context: Any) -> LakeportError:
             f"InvalidClassException there means that they run another Spark than {own}.",
         )
     return error
-
-
-def find_other_master(master: str, port: str | None, own: str) -> ConfigError | None:
-    """Return the error if a standalone master's web page shows another minor version of Spark.
-
-    None for other masters, and where no page is at the port (default: 8080).
-
-    Args:
-        master: the master's URL.
-        own: this process' version of Spark.
-    """
-    scheme, _, addresses = master.partition("://")
-    for address in addresses.split(",") if scheme == "spark" else ():
-        host, _, own_port = address.rpartition(":")
-        other = _read_master_version(host, port or "8080", own_port)
-        if other and SparkBuild(other, "").minor != SparkBuild(own, "").minor:
-            return ConfigError(
-                f"the master {master} runs Spark {other}, and this process runs {own}",
-                f"both have to be of one version: `pip install 'pyspark=={other}'`.",
-            )
-    return None
-
-
-def _read_master_version(host: str, port: str, master_port: str) -> str:
-    """Return the Spark version that a standalone master's web page shows.
-
-    Empty if there is no such page, or it is one of a master at another port.
-    """
-    from http.client import HTTPException
-    from urllib.request import urlopen
-
-    url = f"http://{host}:{port}/"
-    with suppress(OSError, HTTPException, ValueError), urlopen(url, timeout=_PAGE_SECONDS) as page:
-        text = page.read(_PAGE_BYTES).decode(errors="replace")
-        ports = re.findall(r"spark://[^\s<]*?:(\d+)", text)
-        found = re.search(r'class="version\b[^>]*>([\w.-]+)<', text)
-        if found and (not ports or master_port in ports):
-            return found[1]
-    return ""
