@@ -12,13 +12,17 @@ from __future__ import annotations
 
 import math
 import os
+import pickle
 import threading
 import time
-from collections.abc import Callable, Mapping
+import uuid
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Unpack
+from urllib.parse import urlsplit
 
 from lakeport.config.base import (
     config_class,
@@ -28,21 +32,26 @@ from lakeport.config.base import (
 )
 from lakeport.config.load import load_target, read_sink_interval
 from lakeport.destinations import check_place, open_table
+from lakeport.engine.base import SessionRequest, is_connect
 from lakeport.engine.failures import translate, translate_errors
 from lakeport.engine.sql.frames import (
-    StoredFrame,
     count_partitions,
     estimate_bytes,
     normalise_frame,
     void_marked,
 )
-from lakeport.engine.sql.streaming import bind_checkpoint, has_file_system, start_query
-from lakeport.engine.threads import require_spark
+from lakeport.engine.sql.streaming import (
+    bind_checkpoint,
+    has_file_system,
+    read_query_id,
+    start_query,
+)
+from lakeport.engine.threads import choose_engine, require_jobs, require_spark
 from lakeport.errors import ConfigError, DestinationError, LakeportError
 from lakeport.loading.batches import Policies
 from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.prepare import PreparedLoad, prepare
-from lakeport.loading.report import LandingReport, Observer, fan_out, save_report
+from lakeport.loading.report import Failure, LandingReport, Observer, fan_out, save_report
 from lakeport.loading.stream import StreamLoader
 from lakeport.model import Batch, Landed, Mode
 from lakeport.sources.frames import is_spark_frame
@@ -57,11 +66,13 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import Target, TargetKeys
     from lakeport.engine.base import Engine
-    from lakeport.engine.spark.engine import SparkEngine
+    from lakeport.engine.spark.engine import JobEngine
     from lakeport.model import Storage
 
 _UNKNOWN_BYTES: Final = 1 << 60  # Spark's estimate of a frame whose size nothing tells
 _OUTPUT_RATIO: Final = 0.5  # bytes of Parquet per byte that a file source reads
+_KEPT_MESSAGES: Final = 100
+_POLL_SECONDS: Final = 0.5
 _KEPT_BATCHES: Final = 100  # micro-batches that the journal keeps, as many as Spark's checkpoint
 
 
@@ -123,9 +134,10 @@ def land_stream(
         keep_context=_spark_context(frame),
         optional_needs=_checkpoint_jars(checkpoint or ""),
         warm=False,
+        source=frame,
     )
     try:
-        engine = require_spark(prepared.engine, "a stream")
+        engine = require_jobs(prepared.engine, "a stream")
         streaming = _open_frame(frame, engine)
         check_place(prepared.config, prepared.storage)
         prepared = prepared.check_workers()
@@ -137,7 +149,7 @@ def land_stream(
 
 def _start_landing(
     prepared: PreparedLoad,
-    engine: SparkEngine,
+    engine: JobEngine,
     streaming: DataFrame,
     checkpoint: str | os.PathLike[str],
     timing: Mapping[str, Any],
@@ -145,14 +157,20 @@ def _start_landing(
 ) -> LandingStream:
     """Start the query that lands a streaming frame; return its handle. Stop it after an error."""
     config, storage, name = prepared.config, prepared.storage, prepared.config.table or ""
-    stored = normalise_frame(void_marked(streaming), name)
-    frame = stored.frame
+    frame, untyped, notes = normalise_frame(void_marked(streaming), name)
     engine.begin()
     table = open_table(config, storage, engine, name)
-    place = _reach_checkpoint(checkpoint, config, engine)
-    folder = bind_checkpoint(frame.sparkSession, place, table.uri)
-    ready: Future[MicroBatches] = Future()
+    folder = _reach_checkpoint(checkpoint, config, engine)
+    bind_checkpoint(frame.sparkSession, folder, table.uri)
     mode = "update" if config.mode is Mode.MERGE else "append"
+    template = Batch(name, 0, optional=True, untyped=dict(untyped), notes=notes)
+    reports = storage if config.manifest else None
+    if is_connect(frame):
+        lander = RemoteLander(config, storage, template, folder, prepared.warnings)
+        query = start_query(frame, folder, mode, timing, lander, engine.secrets)
+        relayed = RelayedBatches(lander, query, frame.sparkSession, observer)
+        return LandingStream(query, relayed, engine, reports)
+    ready: Future[MicroBatches] = Future()
 
     def land(batch: DataFrame, number: int) -> None:
         ready.result().land(batch, number)
@@ -160,10 +178,10 @@ def _start_landing(
     query = start_query(frame, folder, mode, timing, land, engine.secrets)
     try:
         named = config.model_copy(update={"run_id": str(query.id)})
-        batches = MicroBatches(named, storage, engine, name, stored, observer)
+        batches = MicroBatches(named, storage, engine, template, observer)
         for text in prepared.warnings:
             batches.warn(text)
-        stream = LandingStream(query, batches, engine, storage if config.manifest else None)
+        stream = LandingStream(query, batches, engine, reports)
     except BaseException as error:
         ready.set_exception(error)
         query.stop()
@@ -240,7 +258,7 @@ def _spark_context(given: object) -> SparkContext | None:
 
 
 def _open_frame(
-    given: DataFrame | Callable[[SparkSession], DataFrame], engine: SparkEngine
+    given: DataFrame | Callable[[SparkSession], DataFrame], engine: JobEngine
 ) -> DataFrame:
     """Return the given streaming frame, or the one that the given function makes.
 
@@ -251,7 +269,7 @@ def _open_frame(
         raise ConfigError(
             "the frame is no stream", "read with `spark.readStream`, or use `lakeport.land`."
         )
-    if frame.sparkSession.sparkContext is not engine.context:
+    if not engine.owns(frame):
         raise ConfigError(
             "the frame's Spark session was stopped", "make the frame anew, in a running session."
         )
@@ -271,20 +289,24 @@ def _checkpoint_jars(checkpoint: str | os.PathLike[str]) -> frozenset[str]:
 
 
 def _reach_checkpoint(
-    checkpoint: str | os.PathLike[str], config: DestinationConfig, engine: SparkEngine
+    checkpoint: str | os.PathLike[str], config: DestinationConfig, engine: JobEngine
 ) -> str:
     """Configure Spark's access to a checkpoint's store; return the path for Spark.
 
     Waits for the session. A store of the target's cloud gets the target's credentials, another
-    store those of the environment. A session that the user built keeps its own settings.
+    store those of the environment. A session that the user built keeps its own settings, and so
+    does a Spark Connect server.
 
     Raises:
         ConfigError: the session lacks the connector; the hint has the settings to build it with.
     """
     name, needs = os.fspath(checkpoint), _checkpoint_jars(checkpoint)
-    if not needs:
+    scheme = urlsplit(name).scheme
+    if not scheme and engine.is_local:  # the JVM may have another current folder
+        name = os.path.abspath(name)  # noqa: PTH100  # without `..`, and links as they are
+    if not needs or engine.name == "connect":
         return name
-    scheme = name.partition("://")[0]
+    engine = require_spark(engine, "a checkpoint in a store")
     if engine.adopted:
         if not has_file_system(engine.spark, scheme):
             engine.delta_session("look for the store's connector", needs)
@@ -326,8 +348,8 @@ class LandingStream:
     def __init__(
         self,
         query: StreamingQuery,
-        batches: MicroBatches,
-        engine: SparkEngine,
+        batches: MicroBatches | RelayedBatches,
+        engine: JobEngine,
         storage: Storage | None,
     ) -> None:
         """Watch a query that was started; save its report in `storage`, unless that is None."""
@@ -420,13 +442,13 @@ class LandingStream:
     def _stop(self) -> None:
         """Stop the query; errors are left to `_watch`."""
         with suppress(Exception):  # the watcher reports them
-            self.query.stop()
+            self._batches.stop(self.query)
 
     def _watch(self) -> None:
         """Wait for the query's end, in a thread; then save the report and release the engine."""
         error: LakeportError | None = None
         try:
-            self.query.awaitTermination()
+            self._batches.follow(self.query)
         except Exception as caught:
             error = None if self._stopping else translate(caught, self._engine.secrets)
         finally:
@@ -456,17 +478,17 @@ class MicroBatches:
         config: DestinationConfig,
         storage: Storage,
         engine: Engine,
-        stream: str,
-        columns: StoredFrame,
+        template: Batch,
         observer: Observer | None,
     ) -> None:
+        """Land batches as `template`, each with its own frame and number."""
         self.error: LakeportError | None = None
         self.last: LandingReport | None = None
         self.number: int | None = None
         self._config = config
         self._engine = engine
-        self._stream = stream
-        self._columns = columns
+        self._stream = stream = template.stream
+        self._template = template
         self._observer = fan_out(observer)
         self._target = storage.uri()
         self._policies = Policies(config)
@@ -501,6 +523,14 @@ class MicroBatches:
             self.error = translate(error, self._engine.secrets)
         if self.error is not None:
             raise LakeportError(self.error.message, self.error.hint) from None
+
+    def follow(self, query: StreamingQuery) -> None:
+        """Wait for the query's end; raise its error."""
+        query.awaitTermination()
+
+    def stop(self, query: StreamingQuery) -> None:
+        """Stop the query; Spark waits for the micro-batch that is landing."""
+        query.stop()
 
     def close(self, error: LakeportError | None) -> LandingReport:
         """Compact the last commits unless the query failed; return the report of all batches."""
@@ -569,8 +599,7 @@ class MicroBatches:
         """Convert a micro-batch to a batch; in mode `append`, limit its partitions."""
         if self._config.mode is Mode.APPEND:
             frame = self._limit_partitions(frame, number)
-        _, untyped, notes = self._columns
-        return Batch(self._stream, number, frame=frame, optional=True, untyped=untyped, notes=notes)
+        return replace(self._template, sequence=number, frame=frame)
 
     def _limit_partitions(self, frame: DataFrame, number: int) -> DataFrame:
         """Repartition the frame if it would become more files than its size needs.
@@ -601,3 +630,155 @@ class MicroBatches:
         """Return an empty report of this run."""
         run_id = self._config.run_id or ""
         return ReportBuilder(run_id, self._target, secrets=self._config.secrets())
+
+
+class _Events(list[tuple[str, Any]], Observer):
+    """An observer that keeps what it hears: names of methods, and their argument."""
+
+    def on_landed(self, landed: Landed) -> None:
+        self.append(("on_landed", landed))
+
+    def on_warning(self, text: str) -> None:
+        self.append(("on_warning", text))
+
+    def on_finished(self, report: LandingReport) -> None:
+        self.append(("on_finished", report))
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """Message of a `RemoteLander` about one micro-batch.
+
+    Attributes:
+        index: number of the message since the query's start.
+        batch: number of the micro-batch.
+        report: the report of all micro-batches since the start; None if landing never began.
+        events: what an observer of the query hears.
+    """
+
+    index: int
+    batch: int
+    report: LandingReport | None
+    events: tuple[tuple[str, Any], ...]
+    error: LakeportError | None
+
+
+class RemoteLander:
+    """Lands micro-batches where a Spark Connect server runs `foreachBatch`: beside its driver.
+
+    Spark pickles it. It sends a message about each micro-batch by a setting of the session, of
+    which there are a hundred in turn, as the client may be gone.
+    """
+
+    def __init__(
+        self,
+        config: DestinationConfig,
+        storage: Storage,
+        template: Batch,
+        checkpoint: str,
+        warnings: Sequence[str],
+    ) -> None:
+        self.config, self.storage = config, storage
+        self._template, self._checkpoint, self._warnings = template, checkpoint, warnings
+        self._prefix = f"lakeport.stream.{uuid.uuid4().hex}"
+        self._sent = 0
+        self._events = _Events()
+        self._batches: MicroBatches | None = None
+
+    def setting(self, index: int) -> str:
+        """Return the name of the setting that carries a message."""
+        return f"{self._prefix}.{index % _KEPT_MESSAGES}"
+
+    def __call__(self, frame: DataFrame, number: int) -> None:
+        """Land a micro-batch, as `foreachBatch` asks; see `MicroBatches.land`."""
+        error: LakeportError | None = None
+        try:
+            batches = self._batches = self._batches or self._open(frame)
+            batches.land(frame, number)
+        except BaseException as caught:
+            known = self._batches.error if self._batches else None
+            error = known or translate(caught, self.config.secrets())
+            raise LakeportError(error.message, error.hint) from None
+        finally:
+            self._send(frame.sparkSession, number, error)
+
+    def _open(self, frame: DataFrame) -> MicroBatches:
+        """Return what lands the query's micro-batches, by jobs of the same session."""
+        run_id = read_query_id(frame.sparkSession, self._checkpoint)
+        config = self.config.model_copy(update={"run_id": run_id})
+        engine = choose_engine(config.engine, SessionRequest(frame=frame))
+        batches = MicroBatches(config, self.storage, engine, self._template, self._events)
+        for text in self._warnings:
+            batches.warn(text)
+        return batches
+
+    def _send(self, spark: SparkSession, number: int, error: LakeportError | None) -> None:
+        """Send a message about a micro-batch, unless the session takes no settings."""
+        report = self._batches.report if self._batches else None
+        message = _Message(self._sent, number, report, tuple(self._events), error)
+        with suppress(Exception):
+            text = b64encode(pickle.dumps(message)).decode()
+            spark.conf.set(self.setting(self._sent), text)
+        self._sent += 1
+        self._events.clear()
+
+
+class RelayedBatches:
+    """Reports the micro-batches that a `RemoteLander` lands; see `MicroBatches`."""
+
+    def __init__(
+        self,
+        lander: RemoteLander,
+        query: StreamingQuery,
+        spark: SparkSession,
+        observer: Observer | None,
+    ) -> None:
+        self.error: LakeportError | None = None
+        self.last: LandingReport | None = None
+        self.number: int | None = None
+        self._lander, self._spark = lander, spark
+        self._observer = fan_out(observer)
+        uri, secrets = lander.storage.uri(), lander.config.secrets()
+        self._report = ReportBuilder(str(query.id), uri, secrets=secrets).finish()
+        self._taken = 0
+
+    @property
+    def report(self) -> LandingReport:
+        """The report of all micro-batches since the query was started."""
+        return replace(self._report, error=Failure.of(self.error) if self.error else None)
+
+    def follow(self, query: StreamingQuery) -> None:
+        """Take messages until the query's end; raise its error."""
+        try:
+            while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
+                self._take_messages()
+        finally:
+            with suppress(Exception):  # the server may be gone
+                self._take_messages()
+
+    def stop(self, query: StreamingQuery) -> None:
+        """Stop the query when the micro-batch that is landing has landed: a stop would cut it."""
+        before = self.number
+        while query.isActive and query.status["isTriggerActive"] and self.number == before:
+            time.sleep(_POLL_SECONDS)
+        query.stop()
+
+    def close(self, error: LakeportError | None) -> LandingReport:
+        """Return the report of all batches; `error` is the query's own."""
+        self.error = self.error or error
+        return self.report
+
+    def _take_messages(self) -> None:
+        """Take new messages, and tell the observer."""
+        while (text := self._spark.conf.get(name := self._lander.setting(self._taken), None)) and (
+            message := pickle.loads(b64decode(text))  # noqa: S301  # our own
+        ).index >= self._taken:
+            self._spark.conf.unset(name)
+            self._taken, self.number = message.index + 1, message.batch
+            self.error = message.error
+            if message.report is not None:
+                self._report = replace(message.report, command=self._report.command)
+            for event, value in message.events:
+                if event == "on_finished":
+                    self.last = value
+                getattr(self._observer, event)(value)

@@ -54,7 +54,7 @@ class ConnectServer:
         return f"sc://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
-        home = gateway.find_spark_home()
+        home = self._make_home()
         variables = {
             **os.environ,
             "SPARK_HOME": str(home),
@@ -89,6 +89,18 @@ class ConnectServer:
                 return self
             time.sleep(0.2)
         raise TimeoutError((self.folder / "log").read_text(errors="replace")[-2000:])
+
+    def _make_home(self) -> Path:
+        """Spark's folder without its archive of PySpark.
+
+        Each Python process would compile that anew, and one for a stream has ten seconds to start.
+        """
+        home = self.folder / "spark"
+        home.mkdir()
+        for each in gateway.find_spark_home().iterdir():
+            if each.name != "python":
+                (home / each.name).symlink_to(each)
+        return home
 
     def __exit__(self, *exc: object) -> None:
         if self._process is not None:

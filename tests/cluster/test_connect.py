@@ -23,6 +23,7 @@ from lakeport.engine.spark.jvm.versions import installed_build
 from tests.cluster.connect_server import ConnectServer
 from tests.cluster.standalone import bare_python, packed_environment, zipped_package
 from tests.emulators import Minio, free_port
+from tests.streaming.kit import until
 
 pytestmark = pytest.mark.skipif(
     installed_build().minor == "3.5", reason="PySpark 3.5 comes without the server's jar"
@@ -326,3 +327,110 @@ expect("check", check="id < 9")
     assert found["matches"]["rows"] == found["between"]["rows"] == 2
     for name in ("unique", "check"):
         assert "takes a classic Spark session" in found[name]["text"]
+
+
+STREAMS = """
+class Watcher:
+    def __init__(self):
+        self.heard = []
+    def on_landed(self, landed):
+        self.heard.append([landed.sequence, landed.rows])
+    def on_warning(self, text):
+        pass
+    def on_finished(self, report):
+        self.heard.append(report.ok)
+inbox = Path(lake).parent / "in"
+def add(*ids):
+    number = len(list(inbox.iterdir()))
+    (inbox / f"{number}.json").write_text("".join(json.dumps({"id": i}) + "\\n" for i in ids))
+def read(session, schema="id long"):
+    return session.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(inbox))
+def stream(table, frame=None, **keys):
+    given = {"checkpoint": f"{lake}/../cp/{table}", "available_now": True, **keys}
+    return lakeport.land_stream(frame or read(spark), lake, table=table, **given)
+def follow(name, start):
+    try:
+        running = start()
+        running.wait()
+        answers[name] = {"rows": running.report.rows, "id": running.id}
+    except lakeport.LakeportError as error:
+        answers[name] = {"error": type(error).__name__, "text": error.message, "hint": error.hint}
+"""
+
+
+def test_a_stream_lands_each_row_once(server: ConnectServer, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    (tmp_path / "in").mkdir()
+    found = server.run(
+        STREAMS
+        + """
+add(1, 2); add(3, 4); add(5, 6)
+watcher = Watcher()
+follow("delta", lambda: stream("delta", observer=watcher))
+answers["heard"] = watcher.heard
+follow("files", lambda: stream("files", read, file_type="parquet"))
+add(7, 8)
+follow("on", lambda: stream("delta"))
+follow("other", lambda: stream("other", checkpoint=f"{lake}/../cp/delta"))
+follow("clash", lambda: stream("delta", read(spark, "id string"), checkpoint=f"{lake}/../cp/text"))
+follow("batch", lambda: stream("batch", spark.range(3)))
+follow("trigger", lambda: stream("soon", available_now=False, trigger="soon"))
+with stream("rate", spark.readStream.format("rate").option("rowsPerSecond", 20).load(),
+            available_now=False) as running:
+    while running.report.rows < 40 and running.active:
+        running.wait(0.1)
+    assert running.status.active and running.status.batch >= 0
+answers["rate"] = {"rows": running.report.rows}
+""",
+        lake,
+    )
+    heard = found.pop("heard")
+    assert heard == [[0, 2], True, [1, 2], True, [2, 2], True]
+    assert [found[name].get("rows", found) for name in ("delta", "files", "on")] == [6, 6, 2]
+    assert found["delta"]["id"] == found["on"]["id"]
+    assert sorted(row["id"] for row in rows(lake / "delta")) == list(range(1, 9))
+    files = pa.concat_tables(map(pq.read_table, (lake / "files").glob("*.parquet")))
+    assert sorted(files["id"].to_pylist()) == list(range(1, 7))
+    assert sorted(row["value"] for row in rows(lake / "rate")) == list(range(found["rate"]["rows"]))
+    told = {name: (each["error"], each["text"]) for name, each in found.items() if "text" in each}
+    assert told["clash"] == (
+        "SchemaConflict",
+        "column 'id' is integer in the table and string in the stream",
+    )
+    assert "belongs to the table" in told["other"][1]
+    assert told["batch"] == ("ConfigError", "the frame is no stream")
+    assert told["trigger"] == ("ConfigError", "`trigger` is 'soon', which is no interval")
+
+
+def test_a_stream_goes_on_when_its_client_or_its_process_on_the_server_is_killed(
+    server: ConnectServer, tmp_path: Path
+) -> None:
+    """The server lands what is there after its client is gone; who comes then lands the rest."""
+    lake = tmp_path / "lake"
+    (tmp_path / "in").mkdir()
+    program = (
+        STREAMS
+        + """
+for number in range(0 if list(inbox.iterdir()) else 8):
+    add(2 * number, 2 * number + 1)
+running = stream("t")
+running.wait()
+answers["t"] = {"id": running.id}
+"""
+    )
+    client = server.start(program, lake)
+    until(lambda: (lake / "t" / "_delta_log").exists(), 300)
+    client.kill()
+    client.communicate()
+    until(lambda: len(rows(lake / "t")) == 16, 300)
+    # Now the process that lands, of a client that goes on.
+    for number in range(8, 16):
+        (tmp_path / "in" / f"{number}.json").write_text(f'{{"id": {number + 8}}}\n')
+    client = server.start(program, lake)
+    until(lambda: len(rows(lake / "t")) > 16, 300)
+    killed = subprocess.run(["pkill", "-KILL", "-f", "foreach_batch_worker"], check=False)
+    assert killed.returncode == 0
+    client.communicate(timeout=120)
+    assert client.returncode != 0
+    server.run(program, lake)
+    assert sorted(row["id"] for row in rows(lake / "t")) == list(range(24))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -120,10 +121,11 @@ def test_refused_before_it_starts(
 
 
 def test_a_checkpoint_is_one_tables(start: Start, inbox: Inbox, tmp_path: Path) -> None:
-    start(available_now=True).wait()
+    place = tmp_path / "progress [1]{a}*?"  # Spark takes such a name to read from for a pattern
+    start(available_now=True, checkpoint=place).wait()
     for other in ({"table": "people"}, {"to": tmp_path / "other"}):
         with pytest.raises(ConfigError, match=r"belongs to the table .*/lake/events, not to"):
-            start(**other)
+            start(checkpoint=place, **other)
     for inside in ("", "progress", "_delta_log/progress"):
         with pytest.raises(ConfigError, match="lies among the files of the table"):
             start(checkpoint=tmp_path / "lake" / "events" / inside)
@@ -132,10 +134,11 @@ def test_a_checkpoint_is_one_tables(start: Start, inbox: Inbox, tmp_path: Path) 
     (foreign / "metadata").write_text('{"id":"1"}')
     with pytest.raises(ConfigError, match="a query that is not lakeport's"):
         start(checkpoint=foreign)
-    (tmp_path / "checkpoint" / "lakeport.json").write_text("{")
-    (tmp_path / "checkpoint" / ".lakeport.json.crc").unlink()
+    binding = place / "lakeport.json"
+    shutil.rmtree(binding)
+    binding.write_text("{")
     with pytest.raises(ConfigError, match="not written by this version"):
-        start()
+        start(checkpoint=place)
 
 
 def test_the_report_of_a_stream_tells_when_what_was_done(

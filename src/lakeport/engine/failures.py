@@ -252,6 +252,12 @@ _RULES: Final[tuple[_Rule, ...]] = (
         "the store refused access: {}",
         "check the credentials and what they permit on this bucket or container.",
     ),
+    _Rule(
+        r"Python worker failed to connect back",
+        SparkFailure,
+        "a Python process of Spark's did not start within ten seconds",
+        "its machine may be overloaded: try again when it has less to do.",
+    ),
     *_STORE_RULES,
     _Rule(
         r"Operation failed: [^\n]*?, (409|412), [A-Z]+, |Status Code: (409|412)\b",

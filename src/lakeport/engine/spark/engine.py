@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
-from lakeport.engine.base import Engine, SessionRequest
+from lakeport.engine.base import Engine, SessionRequest, is_connect
 from lakeport.engine.spark import active_context, jobs, workers
 from lakeport.engine.spark.filesystems import configure_store, connect_store
 from lakeport.engine.spark.jobs import JobSession, ReadingFrame
@@ -87,6 +87,20 @@ class JobEngine(Engine):
         """Number of tasks that run at once; waits for Spark only on a cluster."""
         return self._session.cores
 
+    @property
+    def spark(self) -> SparkSession:
+        """The PySpark session; waits for Spark's start, and raises if it did not start."""
+        return self._session.spark
+
+    def owns(self, frame: DataFrame) -> bool:
+        """Whether a frame is of this engine's session, or of another one on its context."""
+        session = frame.sparkSession
+        own = session if is_connect(frame) else session.sparkContext
+        return own is self._session.identity
+
+    def count_streams(self, change: int) -> None:
+        """Do nothing: no load replaces the session."""
+
     def _count(self, tasks: int) -> None:
         """Add one job with this number of tasks to the counts of `report`."""
         with self._counted:
@@ -143,11 +157,6 @@ class SparkEngine(JobEngine):
         return jobs.run_in_group(
             self.session, JobLabel(step, self.run), job, timeout_seconds=timeout_seconds
         )
-
-    @property
-    def spark(self) -> SparkSession:
-        """The PySpark session; waits and raises like `context`."""
-        return self.session.spark
 
     @property
     def context(self) -> SparkContext:

@@ -47,6 +47,10 @@ class JobSession(Protocol):
     secrets: set[str]
 
     @property
+    def spark(self) -> SparkSession:
+        """The session of PySpark; waits for Spark."""
+
+    @property
     def attempts(self) -> int:
         """Number of times that Spark tries a task."""
 

@@ -127,12 +127,16 @@ def pattern_problem(spark: SparkSession, pattern: str) -> str:
 
 
 def count_partitions(frame: DataFrame) -> int:
-    """Return the number of partitions of a frame."""
+    """Return the number of partitions of a frame; 2^31 if unknown, by Spark Connect."""
+    if is_connect(frame):
+        return 1 << 31
     return int(frame._jdf.queryExecution().toRdd().getNumPartitions())
 
 
 def estimate_bytes(frame: DataFrame) -> int:
-    """Return Spark's estimate of a frame's size in bytes; huge if it knows nothing."""
+    """Return Spark's estimate of a frame's size in bytes; 2^60 or more if it knows nothing."""
+    if is_connect(frame):
+        return 1 << 60
     return int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
 
 

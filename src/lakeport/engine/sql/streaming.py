@@ -1,30 +1,34 @@
 """Streaming queries on a frame, each with a checkpoint that is bound to one table.
 
-lakeport adds a file `lakeport.json` with the table's URI to Spark's checkpoint folder. Spark's
-checkpoint knows which rows were read, and not their table: used for another table, the query would
-skip all rows that were read before.
+lakeport adds `lakeport.json` with the table's URI to Spark's checkpoint folder, as Spark writes
+text: a folder of it. Spark's checkpoint knows which rows were read, and not their table: used for
+another table, the query would skip all rows that were read before.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import uuid
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.engine.failures import translate_errors
 from lakeport.engine.spark.jvm.calls import java_class
+from lakeport.engine.sql.frames import literal
 from lakeport.errors import ConfigError, DestinationError, LakeportError, SparkFailure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _FILE: Final = "lakeport.json"
+_METADATA: Final = "metadata"  # Spark's, with the query's id
 _VERSION: Final = 1
+_MOST_STARTS: Final = 5
+_SLOW_START: Final = "Python worker failed to connect back"  # to a Spark Connect server, in 10 s
+_GLOB: Final = re.compile(r"[\[\]{}*?\\]")
+_NO_INTERVAL: Final = re.compile(r"to interval|interval of trigger|processingTime")  # Spark's words
 _OWN_FOLDER_HINT: Final = "give each table a checkpoint folder of its own."
 
 
@@ -39,7 +43,7 @@ def start_query(
     """Start a Spark streaming query that calls `land` with each micro-batch and its number.
 
     Args:
-        checkpoint: the folder, as `bind_checkpoint` returns it.
+        checkpoint: the folder, which `bind_checkpoint` has reserved.
         output_mode: Spark's output mode, `append` or `update`.
         trigger: arguments of Spark's `trigger`; empty to run micro-batches without pauses.
         land: takes a micro-batch and its number, in a thread of Spark.
@@ -50,32 +54,34 @@ def start_query(
     """
     from pyspark.errors import AnalysisException
 
+    def start(attempt: int) -> StreamingQuery:
+        try:
+            with translate_errors(secrets):
+                writer = frame.writeStream.option("checkpointLocation", checkpoint)
+                writer = writer.outputMode(output_mode)
+                writer = writer.trigger(**trigger) if trigger else writer
+                return writer.foreachBatch(land).start()
+        except SparkFailure as error:
+            if _SLOW_START not in str(error.__cause__) or attempt == _MOST_STARTS:
+                raise
+            return start(attempt + 1)
+
     try:
-        with translate_errors(secrets):
-            writer = frame.writeStream.option("checkpointLocation", checkpoint)
-            return _set_trigger(writer.outputMode(output_mode), trigger).foreachBatch(land).start()
+        return start(1)
     except LakeportError as error:
         if isinstance(error.__cause__, AnalysisException):
             hint = "rows of an aggregate that change later can be landed by `mode: merge`."
             raise ConfigError(error.message, hint if output_mode == "append" else "") from error
+        if "processingTime" in trigger and _NO_INTERVAL.search(str(error.__cause__)):
+            raise ConfigError(
+                f"`trigger` is {trigger.get('processingTime')!r}, which is no interval",
+                "give seconds, or text such as '30 seconds' or '5 minutes'.",
+            ) from error
         raise
 
 
-def _set_trigger(writer: DataStreamWriter, trigger: Mapping[str, Any]) -> DataStreamWriter:
-    """Return the writer with this trigger, if any; ConfigError if it is no valid interval."""
-    if not trigger:
-        return writer
-    try:
-        return writer.trigger(**trigger)
-    except Exception as error:
-        raise ConfigError(
-            f"`trigger` is {trigger.get('processingTime')!r}, which is no interval",
-            "give seconds, or text such as '30 seconds' or '5 minutes'.",
-        ) from error
-
-
-def bind_checkpoint(spark: SparkSession, checkpoint: str | os.PathLike[str], table: str) -> str:
-    """Reserve a checkpoint folder for `table`, and return its URI; ConfigError if it is another's.
+def bind_checkpoint(spark: SparkSession, checkpoint: str, table: str) -> None:
+    """Reserve a checkpoint folder for `table`; ConfigError if it is another's.
 
     Args:
         checkpoint: path or URI of a folder on any file system that Spark reaches.
@@ -86,31 +92,49 @@ def bind_checkpoint(spark: SparkSession, checkpoint: str | os.PathLike[str], tab
             among the table's own files; or Spark can't keep files there.
         DestinationError: its store refused.
     """
-    name = os.fspath(checkpoint)
-    with _name_checkpoint(name), translate_errors():
-        folder = _HadoopFolder(spark, name)
-        if is_among_table_files(folder.uri, table):
-            raise ConfigError(
-                f"the checkpoint {folder.uri} lies among the files of the table {table}",
-                "readers would take it for rows, and `vacuum` would delete it: " + _OWN_FOLDER_HINT,
-            )
-        found = folder.read(_FILE)
-        if found is None:
-            if folder.holds("metadata") or folder.holds("offsets"):
+    if is_among_table_files(checkpoint, table):
+        raise ConfigError(
+            f"the checkpoint {checkpoint} lies among the files of the table {table}",
+            "readers would take it for rows, and `vacuum` would delete it: " + _OWN_FOLDER_HINT,
+        )
+    with _name_checkpoint(checkpoint), translate_errors():
+        found = _read_lines(spark, f"{checkpoint}/{_FILE}")
+        if not found:
+            if _read_lines(spark, f"{checkpoint}/{_METADATA}"):
                 raise ConfigError(
-                    f"the checkpoint {folder.uri} belongs to a query that is not lakeport's",
+                    f"the checkpoint {checkpoint} belongs to a query that is not lakeport's",
                     "it knows what that query has read, which would never land here: "
                     + _OWN_FOLDER_HINT,
                 )
-            folder.write(_FILE, json.dumps({"version": _VERSION, "table": table}))
-            found = folder.read(_FILE)
-        bound = _parse_binding(found, folder)
+            text = json.dumps({"version": _VERSION, "table": table})
+            line = spark.range(0, 1, 1, 1).select(literal(text))
+            line.write.mode("append").text(f"{checkpoint}/{_FILE}")
+            found = _read_lines(spark, f"{checkpoint}/{_FILE}")
+    bound = _parse_binding(min(found, default=""), checkpoint)
     if bound != table:
         raise ConfigError(
-            f"the checkpoint {folder.uri} belongs to the table {bound}, not to {table}",
+            f"the checkpoint {checkpoint} belongs to the table {bound}, not to {table}",
             "what was read for that table would never land in this one: " + _OWN_FOLDER_HINT,
         )
-    return folder.uri
+
+
+def read_query_id(spark: SparkSession, checkpoint: str) -> str:
+    """Return the id of the query whose checkpoint this is; the query has to have begun."""
+    return str(json.loads(_read_lines(spark, f"{checkpoint}/{_METADATA}")[0])["id"])
+
+
+def _read_lines(spark: SparkSession, path: str) -> list[str]:
+    """Return the lines of a text file, or of a folder's files; none if it does not exist."""
+    from pyspark.errors import AnalysisException
+
+    literally = _GLOB.sub(r"\\\g<0>", path)
+    try:
+        lines = spark.read.text(literally).select("value").collect()
+    except AnalysisException as error:
+        if "PATH_NOT_FOUND" not in str(error):
+            raise
+        return []
+    return [str(line[0]) for line in lines]
 
 
 def is_among_table_files(folder: str, table: str) -> bool:
@@ -154,16 +178,16 @@ def _name_checkpoint(name: str) -> Iterator[None]:
         ) from error
 
 
-def _parse_binding(text: str | None, folder: _HadoopFolder) -> str:
-    """Return the table's URI in a checkpoint's `lakeport.json`; ConfigError if malformed."""
+def _parse_binding(text: str, checkpoint: str) -> str:
+    """Return the table's URI in a line of `lakeport.json`; ConfigError if malformed."""
     try:
-        entry = json.loads(text or "")
+        entry = json.loads(text)
         if entry["version"] == _VERSION:
             return str(entry["table"])
     except (ValueError, KeyError, TypeError):
         pass
     raise ConfigError(
-        f"{folder.uri}/{_FILE} was not written by this version of lakeport", _OWN_FOLDER_HINT
+        f"{checkpoint}/{_FILE} was not written by this version of lakeport", _OWN_FOLDER_HINT
     )
 
 
@@ -175,56 +199,3 @@ def has_file_system(spark: SparkSession, scheme: str) -> bool:
     except Exception:
         return False
     return True
-
-
-class _HadoopFolder:
-    """Reads and writes small text files in a folder on any Hadoop file system."""
-
-    def __init__(self, spark: SparkSession, name: str) -> None:
-        self._jvm: Any = spark._jvm
-        conf = spark._jsparkSession.sessionState().newHadoopConf()
-        make = java_class(self._jvm, "org.apache.hadoop.fs.Path")
-        path = make(name)
-        self._system = system = path.getFileSystem(conf)
-        if path.toUri().getScheme() is None and system.getUri().getScheme() == "file":
-            name = os.path.abspath(name)  # noqa: PTH100  # the JVM may have another current folder
-        self._path = system.makeQualified(make(name))
-
-    @property
-    def uri(self) -> str:
-        """URI of the folder."""
-        return str(self._path.toString())
-
-    def holds(self, name: str) -> bool:
-        """Whether the folder has a file or folder of a name."""
-        return bool(self._system.exists(self._child(name)))
-
-    def read(self, name: str) -> str | None:
-        """Return a file's text; None if there is none."""
-        if not self.holds(name):
-            return None
-        stream = self._system.open(self._child(name))
-        try:
-            return str(
-                java_class(self._jvm, "org.apache.commons.io.IOUtils").toString(stream, "UTF-8")
-            )
-        finally:
-            stream.close()
-
-    def write(self, name: str, text: str) -> None:
-        """Write a new text file by a rename; an existing file stays as it is."""
-        temporary = self._child(f".{name}.{uuid.uuid4()}.tmp")
-        stream = self._system.create(temporary, False)
-        try:
-            try:
-                stream.write(bytearray(text.encode()))
-            finally:
-                stream.close()
-            if not self.holds(name):
-                self._system.rename(temporary, self._child(name))
-        finally:
-            self._system.delete(temporary, False)
-
-    def _child(self, name: str) -> Any:
-        """Return Hadoop's path of a file in the folder."""
-        return java_class(self._jvm, "org.apache.hadoop.fs.Path")(self._path, name)
