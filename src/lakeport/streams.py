@@ -748,13 +748,16 @@ class RelayedBatches:
         return replace(self._report, error=Failure.of(self.error) if self.error else None)
 
     def follow(self, query: StreamingQuery) -> None:
-        """Take messages until the query's end; raise its error."""
+        """Take messages until the query's end; raise its error, or stop it for an observer's."""
         try:
             while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
                 self._take_messages()
-        finally:
-            with suppress(Exception):  # the server may be gone
-                self._take_messages()
+            self._take_messages()
+        except BaseException:
+            for last in (query.stop, self._take_messages):
+                with suppress(Exception):  # the server may be gone
+                    last()
+            raise
 
     def stop(self, query: StreamingQuery) -> None:
         """Stop the query when the micro-batch that is landing has landed: a stop would cut it."""
@@ -770,10 +773,7 @@ class RelayedBatches:
 
     def _take_messages(self) -> None:
         """Take new messages, and tell the observer."""
-        while (text := self._spark.conf.get(name := self._lander.setting(self._taken), None)) and (
-            message := pickle.loads(b64decode(text))  # noqa: S301  # our own
-        ).index >= self._taken:
-            self._spark.conf.unset(name)
+        while (message := self._next_message()) is not None:
             self._taken, self.number = message.index + 1, message.batch
             self.error = message.error
             if message.report is not None:
@@ -782,3 +782,13 @@ class RelayedBatches:
                 if event == "on_finished":
                     self.last = value
                 getattr(self._observer, event)(value)
+
+    def _next_message(self) -> _Message | None:
+        """Return the next message and unset its setting; None if there is none yet."""
+        name = self._lander.setting(self._taken)
+        text = self._spark.conf.get(name, None)
+        message: _Message | None = pickle.loads(b64decode(text)) if text else None  # noqa: S301
+        if message is None or message.index < self._taken:
+            return None
+        self._spark.conf.unset(name)
+        return message
