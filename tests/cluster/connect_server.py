@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+import pyspark
+
 from lakeport.engine.spark.jvm import gateway
 from tests.cluster.standalone import SHORT_LIVED, START_SECONDS, die_with_parent, full_java
 from tests.emulators import free_port
@@ -91,15 +93,17 @@ class ConnectServer:
         raise TimeoutError((self.folder / "log").read_text(errors="replace")[-2000:])
 
     def _make_home(self) -> Path:
-        """Spark's folder without its archive of PySpark.
+        """Spark's folder, with PySpark unpacked in place of its archive.
 
         Each Python process would compile that anew, and one for a stream has ten seconds to start.
         """
-        home = self.folder / "spark"
-        home.mkdir()
-        for each in gateway.find_spark_home().iterdir():
-            if each.name != "python":
-                (home / each.name).symlink_to(each)
+        found, home = gateway.find_spark_home(), self.folder / "spark"
+        unpacked = home / "python" / "lib" / "pyspark.zip"
+        unpacked.mkdir(parents=True)
+        (unpacked / "pyspark").symlink_to(Path(pyspark.__file__).parent)
+        archives = (found / "python" / "lib").glob("py4j*.zip")
+        for each in [*archives, *(path for path in found.iterdir() if path.name != "python")]:
+            (home / each.relative_to(found)).symlink_to(each)
         return home
 
     def __exit__(self, *exc: object) -> None:
