@@ -275,7 +275,9 @@ def test_a_server_that_does_not_answer_is_told_at_once(tmp_path: Path) -> None:
     assert "hidden" not in done.stderr
 
 
-@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "by", [pytest.param(signal.SIGKILL, marks=pytest.mark.soak), signal.SIGINT]
+)
 def test_a_client_ended_in_the_middle_lands_once_when_run_again(
     server: ConnectServer, tmp_path: Path, by: signal.Signals
 ) -> None:
