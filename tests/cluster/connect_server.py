@@ -70,7 +70,9 @@ class ConnectServer:
             "spark.connect.grpc.binding.port": str(self.port),
             "spark.ui.enabled": "false",
             "spark.driver.memory": "1g",
-            "spark.driver.extraJavaOptions": " ".join(SHORT_LIVED),
+            "spark.driver.extraJavaOptions": " ".join(
+                (*SHORT_LIVED, f"-Djava.io.tmpdir={self.folder}")
+            ),
             "spark.local.dir": str(self.folder),
             "spark.sql.warehouse.dir": (self.folder / "warehouse").as_uri(),
         }
