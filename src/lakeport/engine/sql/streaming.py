@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 from lakeport.engine.failures import translate_errors
 from lakeport.engine.spark.jvm.calls import java_class
 from lakeport.engine.sql.frames import literal
-from lakeport.errors import ConfigError, DestinationError, LakeportError, SparkFailure
+from lakeport.errors import (
+    ConfigError,
+    DestinationError,
+    LakeportError,
+    MissingDependency,
+    SparkFailure,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,6 +33,7 @@ _METADATA: Final = "metadata"  # Spark's, with the query's id
 _VERSION: Final = 1
 _MOST_STARTS: Final = 5
 _SLOW_START: Final = "Python worker failed to connect back"  # to a Spark Connect server, in 10 s
+_ABSENT_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 _GLOB: Final = re.compile(r"[\[\]{}*?\\]")
 _NO_INTERVAL: Final = re.compile(r"to interval|interval of trigger|processingTime")  # Spark's words
 _OWN_FOLDER_HINT: Final = "give each table a checkpoint folder of its own."
@@ -50,6 +57,7 @@ def start_query(
 
     Raises:
         ConfigError: the query can't be a stream, or the trigger is no interval.
+        MissingDependency: the Python beside a Spark Connect server's driver lacks lakeport.
         LakeportError: Spark refused.
     """
     from pyspark.errors import AnalysisException
@@ -72,6 +80,13 @@ def start_query(
         if isinstance(error.__cause__, AnalysisException):
             hint = "rows of an aggregate that change later can be landed by `mode: merge`."
             raise ConfigError(error.message, hint if output_mode == "append" else "") from error
+        if absent := _ABSENT_MODULE.search(str(error.__cause__)):
+            raise MissingDependency(
+                "the Python in which the Spark Connect server runs a stream's function lacks the "
+                f"package {absent[1]}",
+                "install lakeport on the server's machine, for the Python that its PYSPARK_PYTHON "
+                "names: what a session ships reaches its workers alone.",
+            ) from error
         if "processingTime" in trigger and _NO_INTERVAL.search(str(error.__cause__)):
             raise ConfigError(
                 f"`trigger` is {trigger.get('processingTime')!r}, which is no interval",
