@@ -93,7 +93,7 @@ LACKING: Mapping[str, Callable[[Path], bool]] = {
     "overwriting by a condition (`replaceWhere`)": lambda _: (
         not KEYS & {"replace_where", "overwrite_where"}
     ),
-    "streams, SQL and tables as sources by Spark Connect": lambda _: (
+    "SQL and tables as sources by Spark Connect": lambda _: (
         " takes a classic Spark session" in literals()
     ),
     "the protocol of Airbyte's messages": lambda _: "airbyte" not in FORMATS.values(),
