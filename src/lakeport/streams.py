@@ -166,7 +166,10 @@ def _start_landing(
     template = Batch(name, 0, optional=True, untyped=dict(untyped), notes=notes)
     reports = storage if config.manifest else None
     if is_connect(frame):
-        lander = RemoteLander(config, storage, template, folder, prepared.warnings)
+        session: Any = frame.sparkSession
+        lander = RemoteLander(
+            config, storage, template, folder, prepared.warnings, session.session_id
+        )
         query = start_query(frame, folder, mode, timing, lander, engine.secrets)
         relayed = RelayedBatches(lander, query, frame.sparkSession, observer)
         return LandingStream(query, relayed, engine, reports)
@@ -677,8 +680,12 @@ class RemoteLander:
         template: Batch,
         checkpoint: str,
         warnings: Sequence[str],
+        session_id: str,
     ) -> None:
+        """Land batches as `template`; send messages to the client's session, by its id."""
         self.config, self.storage = config, storage
+        self._session_id = session_id
+        self._session: SparkSession | None = None
         self._template, self._checkpoint, self._warnings = template, checkpoint, warnings
         self._prefix = f"lakeport.stream.{uuid.uuid4().hex}"
         self._sent = 0
@@ -700,7 +707,7 @@ class RemoteLander:
             error = known or translate(caught, self.config.secrets())
             raise LakeportError(error.message, error.hint) from None
         finally:
-            self._send(frame.sparkSession, number, error)
+            self._send(frame, number, error)
 
     def _open(self, frame: DataFrame) -> MicroBatches:
         """Return what lands the query's micro-batches, by jobs of the same session."""
@@ -712,15 +719,25 @@ class RemoteLander:
             batches.warn(text)
         return batches
 
-    def _send(self, spark: SparkSession, number: int, error: LakeportError | None) -> None:
+    def _send(self, frame: DataFrame, number: int, error: LakeportError | None) -> None:
         """Send a message about a micro-batch, unless the session takes no settings."""
         report = self._batches.report if self._batches else None
         message = _Message(self._sent, number, report, tuple(self._events), error)
         with suppress(Exception):
+            self._session = self._session or self._find_session(frame)
             text = b64encode(pickle.dumps(message)).decode()
-            spark.conf.set(self.setting(self._sent), text)
+            self._session.conf.set(self.setting(self._sent), text)
         self._sent += 1
         self._events.clear()
+
+    def _find_session(self, frame: DataFrame) -> SparkSession:
+        """Return the client's session, of which Spark 4.3 gives a frame here a copy."""
+        own: Any = frame.sparkSession
+        if own.session_id != self._session_id:
+            url = f"{os.environ['SPARK_CONNECT_LOCAL_URL']};session_id={self._session_id}"
+            own = type(own).builder.remote(url).create()
+        session: SparkSession = own
+        return session
 
 
 class RelayedBatches:

@@ -69,6 +69,7 @@ class ConnectServer:
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(self.port),
             "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "2",
             "spark.driver.memory": "1g",
             "spark.driver.extraJavaOptions": " ".join(
                 (*SHORT_LIVED, f"-Djava.io.tmpdir={self.folder}")
