@@ -9,7 +9,6 @@ plan (columns, names) ─▶ sink (in tasks) ──Staged──▶ intent ─▶
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -117,7 +116,6 @@ class FilesWriter(TableWriter):
     _has_warned: bool = field(default=False, repr=False)
     _lost_race: bool = field(default=False, repr=False)
     _attempts: _Attempts = field(default_factory=_Attempts, repr=False)
-    _taken: tuple[str, int] = field(default=("", 0), repr=False)
     _owner: Callable[[], Mapping[str, Any]] | None = field(default=None, repr=False)
 
     @property
@@ -222,10 +220,9 @@ class FilesWriter(TableWriter):
             self._attempts = _Attempts(batch.sequence)
         files, columns, warnings = self._plan_columns(incoming)
         folder = object_folder(self.table, self.date_partition_format, clock)
-        stem, free = self._taken  # of the batch before: in the same second, its names are taken
-        names = ObjectNames(folder, clock, self.encoder.extension, self.unique, 0, tasks)
-        first = max(self._attempts.first, free if names.key(0) == stem else 0)
-        names = replace(names, first=first)
+        names = ObjectNames(
+            folder, clock, self.encoder.extension, self.unique, self._attempts.first, tasks
+        )
         sink = FileSink(
             self.storage,
             self.encoder,
@@ -397,8 +394,6 @@ class FilesWriter(TableWriter):
             if not advice:
                 raise
             raise type(error)(error.message, f"{error.hint} {advice}".strip()) from error
-        names, splits = plan.detail.names, Counter(one.split for one in staged)
-        self._taken = names.key(0), names.first + names.tasks * max(splits.values(), default=0)
         self._attempts = _Attempts()
         discard_staging_names(self.storage, publisher.objects)
         warnings += self._write_manifest(plan, batch, publisher.objects, singer_state)

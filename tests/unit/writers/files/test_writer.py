@@ -105,25 +105,6 @@ def test_many_batches_in_one_second_never_overwrite(store: LocalStorage) -> None
     assert ids(store) == list(range(40))
 
 
-@pytest.mark.usefixtures("small_groups")
-def test_a_load_does_not_stage_a_batch_twice_for_a_name_of_its_own(tmp_path: Path) -> None:
-    store = Bound(str(tmp_path / "lake"))
-
-    def commit_once(writer: FilesWriter, tasks: list[range], batch: Batch) -> None:
-        plan = writer.plan(SCHEMA, batch, (), CLOCK, len(tasks))
-        writer.commit(plan, stage(plan, tasks), batch, None)
-
-    writer = FilesWriter(store, Encoder(), "users", target_bytes=1)
-    commit_once(writer, [range(25), range(25, 30)], Batch("users", 0))  # three objects, and one
-    commit_once(writer, [range(30, 40)], Batch("users", 1))
-    commit_once(writer, [], Batch("users", 2))
-    commit_once(writer, [range(40, 50)], Batch("users", 3))
-    assert ids(store) == list(range(50))
-    assert len(keys(store)) == 6
-    with pytest.raises(ObjectExists):  # another load knows nothing of these names
-        commit_once(FilesWriter(store, Encoder(), "users"), [range(5)], Batch("users", 0))
-
-
 def test_folders_compression_and_tasks_without_rows(store: LocalStorage) -> None:
     writer = FilesWriter(
         store, Encoder("csv", "gzip"), "raw/t", date_partition_format="%Y/%m", manifest=False
