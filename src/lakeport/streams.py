@@ -35,6 +35,7 @@ from lakeport.destinations import check_place, open_table
 from lakeport.engine.base import SessionRequest, is_connect
 from lakeport.engine.failures import translate, translate_errors
 from lakeport.engine.sql.frames import (
+    UNKNOWN_BYTES,
     count_partitions,
     estimate_bytes,
     normalise_frame,
@@ -69,7 +70,6 @@ if TYPE_CHECKING:
     from lakeport.engine.spark.engine import JobEngine
     from lakeport.model import Storage
 
-_UNKNOWN_BYTES: Final = 1 << 60  # Spark's estimate of a frame whose size nothing tells
 _OUTPUT_RATIO: Final = 0.5  # bytes of Parquet per byte that a file source reads
 _KEPT_MESSAGES: Final = 100
 _POLL_SECONDS: Final = 0.5
@@ -622,7 +622,7 @@ class MicroBatches:
         before, which a restarted query finds in the journal.
         """
         read = estimate_bytes(frame)
-        if read < _UNKNOWN_BYTES:
+        if read < UNKNOWN_BYTES:
             return int(read * _OUTPUT_RATIO)
         if self._bytes < 0 and number > 0:
             before = self._writer.find_landed(Batch(self._stream, number - 1))
@@ -657,6 +657,7 @@ class _Message:
         batch: number of the micro-batch.
         report: the report of all micro-batches since the start; None if landing never began.
         events: what an observer of the query hears.
+        error: the error that ends the query; None for a micro-batch that has landed.
     """
 
     index: int

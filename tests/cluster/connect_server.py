@@ -109,6 +109,12 @@ class ConnectServer:
             (home / each.relative_to(found)).symlink_to(each)
         return home
 
+    def kill_landing(self) -> None:
+        """Kill the Python process in which the server lands a stream; no other server's."""
+        assert self._process is not None
+        ours = ["-P", str(self._process.pid), "-f", "foreach_batch_worker"]
+        subprocess.run(["pkill", "-KILL", *ours], check=True)
+
     def __exit__(self, *exc: object) -> None:
         if self._process is not None:
             self._process.kill()

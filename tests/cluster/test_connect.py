@@ -430,8 +430,7 @@ answers["t"] = {"id": running.id}
         (tmp_path / "in" / f"{number}.json").write_text(f'{{"id": {number + 8}}}\n')
     client = server.start(program, lake)
     until(lambda: len(rows(lake / "t")) > 16, 300)
-    killed = subprocess.run(["pkill", "-KILL", "-f", "foreach_batch_worker"], check=False)
-    assert killed.returncode == 0
+    server.kill_landing()
     client.communicate(timeout=120)
     assert client.returncode != 0
     server.run(program, lake)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -32,6 +32,9 @@ from lakeport.schema.types import check_column_names
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+UNKNOWN_BYTES: Final = 1 << 60
+"""From here on, Spark's estimate is that of a frame whose size nothing tells."""
 
 _STORED_TYPES = {
     "BooleanType",
@@ -134,9 +137,9 @@ def count_partitions(frame: DataFrame) -> int:
 
 
 def estimate_bytes(frame: DataFrame) -> int:
-    """Return Spark's estimate of a frame's size in bytes; 2^60 or more if it knows nothing."""
+    """Return Spark's estimate of a frame's size in bytes; UNKNOWN_BYTES or more if unknown."""
     if is_connect(frame):
-        return 1 << 60
+        return UNKNOWN_BYTES
     return int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
 
 
