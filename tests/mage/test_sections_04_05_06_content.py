@@ -75,7 +75,7 @@ def test_the_same_lines_are_the_same_table_everywhere(place: Place) -> None:
     assert first["at"] == datetime(2024, 3, 4, 13, 30, 45, 123456, tzinfo=UTC)
     assert (first["day"], first["whole"], first["text"]) == (date(2024, 3, 4), 2**53 + 1, "")
     assert (first["flag"], first["list"], first["struct"]) == (False, ["a", None], {"a": 1})
-    assert (first["free"], first["mixed"]) == ("{}", ["1", '"a"', '{"b": null}'])
+    assert (first["free"], first["mixed"]) == ("{}", ["1", "a", '{"b": null}'])
     assert (second["text"], second["flag"], second["whole"]) == (None, None, None)
     assert second["at"] == datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
     assert first["_mage_created_at"] == datetime(2020, 1, 1, tzinfo=UTC)

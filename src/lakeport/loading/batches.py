@@ -18,19 +18,21 @@ from lakeport.loading.expect.arrow import CheckCounts, RowChecker
 from lakeport.model import Batch, Mode, Reader, Split, Staged
 from lakeport.schema.casting import can_narrow
 from lakeport.schema.evolution import TypeConflict, can_store, plan_evolution
+from lakeport.schema.hints import quote_names
 from lakeport.schema.nested import change_field_type, is_json
-from lakeport.schema.types import format_type, get_logical_type
+from lakeport.schema.types import format_type, get_logical_type, read_mixed_as_json
 from lakeport.shape import ColumnRules, Shape, apply_header_case, plan_shape
 from lakeport.sources.csv.reader import CsvReader
 from lakeport.sources.files.declared_columns import column_types
 from lakeport.sources.files.folders import FolderReader
+from lakeport.sources.json.reader import JsonReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeport.config.base import DestinationConfig
     from lakeport.loading.transform.transform import TransformedBatch
-    from lakeport.writers.base import TablePlan
+    from lakeport.writers.base import TablePlan, TableWriter
 
 
 _SKEW_FACTOR: Final = 1.7  # a task is said to have too much beyond this multiple of its fair share,
@@ -96,6 +98,47 @@ class Policies:
             rules=self.rules.without_absent_types(columns.names, source_names),
             untyped=batch.untyped,
         )
+
+    def name_in_table(self, column: str) -> str:
+        """Return the name that a source's column has in its table."""
+        name = self.rules.rename.get(column, column)
+        return apply_header_case(name, self.config.column_header_format)
+
+    def read_json_items(self, reader: Reader, writer: TableWriter) -> tuple[Reader, list[str]]:
+        """Return the reader, with JSON for mixed list items where the table has it; and notes.
+
+        New columns get mixed items, with a note. CSV files have each list as the text of its JSON,
+        which tells strings from other items.
+        """
+        if isinstance(reader, FolderReader):
+            inner, notes = self.read_json_items(reader.inner, writer)
+            return replace(reader, inner=inner), notes
+        if not isinstance(reader, JsonReader):
+            return reader, []
+        as_json = {f.name: read_mixed_as_json(f.type, None) for f in reader.fields}
+        mixed = [f for f in reader.fields if as_json[f.name] != f.type]
+        new = []
+        if mixed and self.config.file_type != "csv":
+            existing = None if self._replaces_columns else writer.read_existing()
+            table = {f.name.lower(): f for f in existing.schema} if existing else {}
+            for f in mixed:
+                stored = table.get(self.name_in_table(f.name).lower())
+                as_json[f.name] = f.type if stored is None else read_mixed_as_json(f.type, stored)
+                if stored is None:
+                    new.append(f.name)
+        fields = tuple(replace(f, type=as_json[f.name]) for f in reader.fields)
+        note = (
+            f"the schema gives items of lists no one type: {quote_names(new)}; strings land as "
+            "they are, other items as the text of their JSON; a column declared as `json` keeps "
+            "both apart"
+        )
+        return replace(reader, fields=fields), [note] if new else []
+
+    @property
+    def _replaces_columns(self) -> bool:
+        """Whether the load is an overwrite that takes its own columns, and not the table's."""
+        keeps = self.config.partition_keys or self.config.schema_evolution == "strict"
+        return self.config.mode is Mode.OVERWRITE and not keeps
 
     def partition_keys(self, batch: Batch) -> tuple[str, ...]:
         """Return table columns to partition by: the config's keys, then the batch's own."""

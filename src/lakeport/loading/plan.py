@@ -269,18 +269,22 @@ def _plan_stream(
     if scan.batch is None:
         raise TypeError("a stream that was seen has a batch")
     policies = Policies(prepared.config)
-    planned = rules.plan_batch(prepared, scan.batch)
+    writer = open_table(prepared.config, prepared.storage, prepared.engine, stream, writes=False)
+    seen, item_notes = scan.batch, list[str]()
+    if seen.reader is not None:
+        reader, item_notes = policies.read_json_items(seen.reader, writer)
+        seen = replace(seen, reader=reader)
+    planned = rules.plan_batch(prepared, seen)
     batch = planned.batch
-    source = columns_of(scan.batch).names if rules.transform else ()
+    source = columns_of(seen).names if rules.transform else ()
     shape = policies.shape(planned.columns, batch, source_names=source)
     check_column_count(stream, shape.schema, prepared.config.max_columns)
     keys = policies.partition_keys(batch)
-    writer = open_table(prepared.config, prepared.storage, prepared.engine, stream, writes=False)
     existing = writer.read_existing()
     size = int(scan.bytes * scan.batch.output_ratio)
     files = policies.number_of_files(size, prepared.engine.cores)
     counts = scan.counts
-    part = BatchPart(batch, batch.reader if batch is scan.batch else None, shape)
+    part = BatchPart(batch, batch.reader if batch is seen else None, shape)
     fails = (_FAILS_WARNING,) if counts.bad and prepared.config.on_bad_record == "fail" else ()
     return StreamPlan(
         stream,
@@ -288,11 +292,11 @@ def _plan_stream(
         existing is not None,
         _plan_columns(shape.schema, existing),
         keys or (existing.partition_keys if existing else ()),
-        None if counts.good < 0 or batch is not scan.batch else counts.good,
+        None if counts.good < 0 or batch is not seen else counts.good,
         max(files, scan.batches),
         existing.version if existing is not None and existing.version >= 0 else None,
         (*batch.warnings, *_table_warnings(writer, part, keys, existing), *fails),
-        (*batch.notes, *planned.notes),
+        (*batch.notes, *planned.notes, *item_notes),
         counts.bad,
         counts.faults,
     )

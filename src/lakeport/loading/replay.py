@@ -93,7 +93,8 @@ def _to_json_type(field: pa.Field) -> dict[str, Any] | None:
     if pa.types.is_struct(type_):
         return {**to_json_schema(type_), "type": ["null", "object"]}
     if pa.types.is_list(type_):
-        items = _to_json_type(type_.value_field)
+        item = type_.value_field  # texts may be mixed, see `Kind.MIXED`
+        items = None if pa.types.is_string(item.type) else _to_json_type(item)
         return {"type": ["null", "array"], **({} if items is None else {"items": items})}
     return None
 

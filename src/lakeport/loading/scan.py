@@ -28,7 +28,7 @@ from lakeport.schema.types import (
     kind_to_arrow_type,
     merge_kinds,
 )
-from lakeport.shape import apply_header_case, list_internal_columns
+from lakeport.shape import list_internal_columns
 
 if TYPE_CHECKING:
     from lakeport.engine.base import Engine
@@ -166,16 +166,13 @@ class StreamScanner:
         typed = now.schema if now is not None and now.typed else ()
         columns = pa.schema([f for f in typed if not pa.types.is_null(f.type)])
         in_table = {f.name: get_logical_type(f) for f in replace_untyped_columns(columns)}
-        case, renamed = self.policies.config.column_header_format, self.policies.rules.rename
         internal = list_internal_columns(self.policies.internal_prefix)
         declared = self.policies.rules.types
         types = {
             name: TIMESTAMP
             if name in internal
             else declared.get(name)
-            or in_table.get(
-                apply_header_case(renamed.get(name, name), case), kind_to_arrow_type(kind)
-            )
+            or in_table.get(self.policies.name_in_table(name), kind_to_arrow_type(kind))
             for name, kind in unknown.items()
         }
         self.notes += tuple(

@@ -253,7 +253,14 @@ class StreamLoader:
             self._scanner.scan(batch) if group.scan_first else ScannedBatch(batch, batch.reader)
             for batch in batches
         )
-        readers = [one.reader and self._scanner.extend(one.reader) for one in scanned]
+        readers: list[Reader | None] = []
+        notes = group.whole.notes
+        for one in scanned:
+            reader = one.reader and self._scanner.extend(one.reader)
+            if reader:
+                reader, more = self.policies.read_json_items(reader, self.writer)
+                notes = tuple(dict.fromkeys((*notes, *more)))
+            readers.append(reader)
         parts = self._make_parts(batches, readers)
         columns = union_columns([part.shape.schema for part in parts])
         check_column_count(group.whole.stream, columns, self.policies.config.max_columns)
@@ -261,7 +268,8 @@ class StreamLoader:
             if part.transformed is not None:
                 stack.callback(part.transformed.close)
         stack.enter_context(self.writer.register_publishing())
-        return replace(group, scanned=scanned, parts=tuple(parts))
+        whole = replace(group.whole, notes=notes)
+        return replace(group, whole=whole, scanned=scanned, parts=tuple(parts))
 
     def _make_parts(
         self, batches: Sequence[Batch], readers: Sequence[Reader | None]

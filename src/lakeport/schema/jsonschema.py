@@ -1,10 +1,11 @@
 """Parse JSON Schema, as Singer taps write it, into the columns that lakeport lands.
 
 What JSON Schema allows and a column can't hold (mixed types, objects without properties,
-recursion) becomes JSON text, so nothing is lost. An object that declares properties and allows
-others (`additionalProperties`, `patternProperties`) has the others in a member of JSON text. Every
-column may be null in the table; a field is required of records if it is a key, or if `required`
-names it and its schema does not allow null.
+recursion) becomes JSON text, so nothing is lost. Items of lists that have no one type are mixed:
+strings stay strings. An object that declares properties and allows others (`additionalProperties`,
+`patternProperties`) has the others in a member of JSON text. Every column may be null in the table;
+a field is required of records if it is a key, or if `required` names it and its schema does not
+allow null.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ def parse_schema(
     """
     fields = _SchemaParser(stream, schema).parse_columns()
     check_column_names(stream, (f.name for f in fields))
-    return tuple(replace(f, required=f.required or f.name in key_properties) for f in fields)
+    return tuple(
+        Field(f.name, _mix_items(f.type), f.required or f.name in key_properties) for f in fields
+    )
 
 
 class _SchemaParser:
@@ -319,6 +322,14 @@ class _SchemaParser:
         if scale > _DEFAULT_SCALE and (len(bounds) < 2 or whole + scale > MAX_PRECISION):
             return _DEFAULT_SCALE
         return scale
+
+
+def _mix_items(t: FieldType) -> FieldType:
+    """Return a type whose list items are mixed, at any depth, where they would be JSON text."""
+    if t.item is not None:
+        return replace(t, item=FieldType(Kind.MIXED) if t.item == _JSON else _mix_items(t.item))
+    members = tuple(replace(f, type=_mix_items(f.type)) for f in t.fields)
+    return replace(t, fields=members) if members else t
 
 
 def _is_valid_unicode(name: Any) -> bool:

@@ -21,14 +21,14 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import pyarrow as pa
 
 from lakeport.errors import ConfigError, InputError
 from lakeport.schema.literals import parse_double
-from lakeport.schema.nested import JSON_METADATA, is_json, replace_untyped
+from lakeport.schema.nested import JSON_METADATA, is_json, list_parts, replace_untyped
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 """The one timestamp type: microseconds since 1970, an instant in UTC."""
@@ -54,6 +54,8 @@ class Kind(StrEnum):
     DECIMAL = "decimal"
     BINARY = "binary"
     JSON = "json"
+    MIXED = "mixed"
+    """Strings as they are, other values as the text of their JSON."""
     LIST = "list"
     STRUCT = "struct"
     NULL = "null"
@@ -113,11 +115,14 @@ _PLAIN: dict[Kind, pa.DataType] = {
     Kind.DATE: pa.date32(),
     Kind.BINARY: pa.binary(),
     Kind.JSON: pa.string(),
+    Kind.MIXED: pa.string(),
     Kind.NULL: pa.null(),
 }
 
 TEXT_KINDS: Mapping[pa.DataType, Kind] = {
-    type_: kind for kind, type_ in _PLAIN.items() if kind not in (Kind.BINARY, Kind.JSON, Kind.NULL)
+    type_: kind
+    for kind, type_ in _PLAIN.items()
+    if kind not in (Kind.BINARY, Kind.JSON, Kind.MIXED, Kind.NULL)
 }
 """Types of a table's columns that texts of CSV files or folders' names are read as -> kinds."""
 
@@ -242,6 +247,29 @@ def merge_types(a: FieldType, b: FieldType) -> FieldType:
         return FieldType(Kind.STRING)
     mine, theirs = _opening_brackets(a), _opening_brackets(b)
     return FieldType(Kind.JSON, opening=mine | theirs) if mine and theirs else _JSON
+
+
+def read_mixed_as_json(t: FieldType, stored: pa.Field | None) -> FieldType:
+    """Return a type with JSON text for mixed values, at any depth, where `stored` is marked so.
+
+    Args:
+        stored: the table's column, or the part of one; None: for all mixed values.
+
+    >>> tags = FieldType(Kind.LIST, item=FieldType(Kind.MIXED))
+    >>> plain = pa.field("tags", pa.list_(pa.string()))
+    >>> [read_mixed_as_json(tags, part).item.kind.value for part in (plain, None)]
+    ['mixed', 'json']
+    """
+    if t.kind is Kind.MIXED:
+        return _JSON if stored is None or is_json(stored) else t
+    parts = {} if stored is None else {n.lower(): part for n, part in list_parts(stored.type)}
+
+    def read_part(name: str, part: FieldType) -> FieldType:
+        found = parts.get(name.lower())
+        return part if stored is not None and found is None else read_mixed_as_json(part, found)
+
+    members = tuple(replace(f, type=read_part(f.name, f.type)) for f in t.fields)
+    return replace(t, item=t.item and read_part("element", t.item), fields=members)
 
 
 def merge_fields(a: tuple[Field, ...], b: tuple[Field, ...]) -> tuple[Field, ...]:

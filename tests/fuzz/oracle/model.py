@@ -117,6 +117,8 @@ def landed(t: FieldType, value: Any, *, drop: bool) -> Any:
     match t.kind:
         case Kind.JSON:
             return ("json", _opened(value, sorted(t.opening)))
+        case Kind.MIXED:
+            return value if type(value) is str else ("json", value)
         case Kind.STRUCT if not t.fields:
             return ("json", value)
         case Kind.STRING | Kind.NULL:

@@ -187,3 +187,60 @@ def test_a_plan_shows_the_columns_by_their_rules(tmp_path: Path) -> None:
     told = {column.name: column.type for column in plan.streams[0].columns}
     assert told["price"] == "decimal(10,2)"
     assert list(told) == ["title", "price", "when"]
+
+
+def singer(*tags: Any, items: Any = True) -> io.BytesIO:
+    """A Singer stream `t` of records with these lists, whose items the schema leaves open."""
+    properties = {"tags": {"type": "array", "items": items}}
+    head = {"type": "SCHEMA", "stream": "t", "schema": {"properties": properties}}
+    head["key_properties"] = []
+    records = ({"type": "RECORD", "stream": "t", "record": {"tags": row}} for row in tags)
+    return io.BytesIO("\n".join(map(json.dumps, (head, *records))).encode())
+
+
+def test_a_list_of_strings_is_one_where_the_schema_leaves_its_items_open(tmp_path: Path) -> None:
+    keys: dict[str, Any] = {"internal_columns": False}
+    plan = lakeport.plan(singer(["a"]), tmp_path, **keys)
+    first = lakeport.land(singer(["a", 'é\n"q"'], []), tmp_path, **keys)
+    (note,) = first.streams[0].notes
+    assert note.startswith("the schema gives items of lists no one type: 'tags'; strings land")
+    assert plan.streams[0].notes == (note,)
+    assert plan.streams[0].columns[0].type == "list of string"
+    later = lakeport.land(singer(["b", 1, "1", {"k": [None]}, None]), tmp_path, **keys)
+    assert (later.streams[0].notes, later.streams[0].warnings) == ((), ())
+    assert DeltaTable(str(tmp_path / "t")).version() == 1
+    assert "lakeport.json" not in DeltaTable(str(tmp_path / "t")).schema().to_json()
+    assert values(tmp_path / "t", "tags") == [
+        ["a", 'é\n"q"'],
+        [],
+        ["b", "1", "1", '{"k": [null]}', None],
+    ]
+
+
+def test_open_items_are_json_in_a_table_that_has_them_so(tmp_path: Path) -> None:
+    keys: dict[str, Any] = {"internal_columns": False, "table": "t"}
+    file = tmp_path / "t.jsonl"
+    file.write_text('{"tags": [1, "a"]}\n')
+    lakeport.land(file, tmp_path, **keys)
+    plan = lakeport.plan(singer(["a"]), tmp_path, **keys)
+    assert (plan.streams[0].columns[0].type, plan.streams[0].notes) == ("list of json", ())
+    report = lakeport.land(singer(["1", 1]), tmp_path, **keys)
+    assert report.streams[0].notes == ()
+    assert values(tmp_path / "t", "tags") == [["1", '"a"'], ['"1"', "1"]]
+    replaced = lakeport.land(singer(["1", 1]), tmp_path, mode="overwrite", **keys)
+    assert len(replaced.streams[0].notes) == 1
+    assert values(tmp_path / "t", "tags") == [["1", "1"]]
+
+
+def test_a_csv_file_has_lists_of_open_items_as_json(tmp_path: Path) -> None:
+    report = lakeport.land(singer(["1", 1]), tmp_path, file_type="csv", internal_columns=False)
+    assert report.streams[0].notes == ()
+    (file,) = (tmp_path / "t").glob("*.csv")
+    assert file.read_text() == 'tags\n"[""1"",1]"\n'
+
+
+def values(table: Path, column: str) -> list[Any]:
+    """A Delta table's values of a column as delta-rs reads them, the oldest first."""
+    found = DeltaTable(str(table))
+    files = reversed(found.file_uris())
+    return [value for file in files for value in pq.read_table(file)[column].to_pylist()]

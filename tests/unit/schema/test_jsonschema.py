@@ -149,9 +149,33 @@ def test_which_json_may_stand_in_a_string(schema: Any, opening: str) -> None:
     assert (field.type.kind, field.type.opening) == (Kind.JSON, frozenset(opening))
 
 
-def test_arrays_of_anything_hold_json_text() -> None:
-    assert column({"type": "array"}).item.kind is Kind.JSON
-    assert column({"type": "array", "items": {}}).item.kind is Kind.JSON
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "array"},
+        {"type": "array", "items": {}},
+        {"type": ["null", "array"], "items": True},
+        {"type": "array", "items": []},
+        {"type": "array", "items": [{"type": "string"}, {"type": "integer"}]},
+        {"type": "array", "items": {"type": "string"}, "prefixItems": [{}]},
+        {"type": "array", "items": {"type": ["string", "integer", "null"]}},
+        {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "object"}]}},
+        {
+            "oneOf": [
+                {"type": "array", "items": {"type": t}} for t in ("string", "boolean", "integer")
+            ]
+        },
+    ],
+)
+def test_items_without_one_type_are_mixed(schema: Any) -> None:
+    assert column(schema).item.kind is Kind.MIXED
+    assert column({"type": "array", "items": schema}).item.item.kind is Kind.MIXED
+    inside = column({"type": "object", "properties": {"m": schema}})
+    assert inside.fields[0].type.item.kind is Kind.MIXED
+
+
+def test_items_of_objects_alone_stay_json() -> None:
+    assert column({"type": "array", "items": {"type": "object"}}).item.kind is Kind.JSON
 
 
 @pytest.mark.parametrize(

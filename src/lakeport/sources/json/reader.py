@@ -23,7 +23,6 @@ from lakeport.schema.types import Field, count_leaves, merge_kinds, to_arrow_fie
 from lakeport.sources.input import lines
 from lakeport.sources.json.record import (
     Fault,
-    JsonColumn,
     RecordParser,
     create_batch,
     create_batch_from_rows,
@@ -261,10 +260,7 @@ def _create_parser(reader: JsonReader, expects_unknown: bool) -> Parser | None:
     keys = MESSAGE_KEYS if reader.envelope and reader.metadata else {}
     columns = reader.columns
     return native.parser(
-        [
-            (c.name, "mixed", None) if c.is_mixed else to_kernel_spec(c.name, c.type)
-            for c in columns
-        ],
+        [to_kernel_spec(c.name, c.type) for c in columns],
         [i for i, c in enumerate(columns) if c.required],
         reader.envelope,
         [(keys[c.name], i) for i, c in enumerate(columns) if c.name in keys],
@@ -328,7 +324,7 @@ class JsonReader:
         _ = self.columns
 
     @property
-    def columns(self) -> tuple[JsonColumn, ...]:
+    def columns(self) -> tuple[Field, ...]:
         """The columns of a record batch: the declared `fields`, then the undeclared `extra`."""
         return resolve_columns(
             self.stream, self.fields, self.extra, self.key_properties, self.unknown

@@ -12,7 +12,7 @@ import base64
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from functools import lru_cache, partial
 from itertools import starmap
@@ -59,26 +59,11 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _LONG = range(-(2**63), 2**63)
 _LONG_DIGITS = 20
 _NO_NUMBER = (b"[", b"{", b"t", b"f")
-_NESTED_KINDS = (Kind.JSON, Kind.LIST, Kind.STRUCT)
+_RAW_KINDS = (Kind.JSON, Kind.MIXED, Kind.LIST, Kind.STRUCT)
 _OPENED = {"{": "object", "[": "array"}
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
-
-
-@dataclass(frozen=True, slots=True)
-class JsonColumn:
-    """One column that a JsonReader yields, and how values are converted for it.
-
-    Attributes:
-        required: whether a record without a value is bad.
-        is_mixed: whether values other than strings become their JSON text (undeclared fields).
-    """
-
-    name: str
-    type: FieldType
-    required: bool = False
-    is_mixed: bool = False
 
 
 def to_kernel_spec(name: str, t: FieldType, *, plain: bool = False) -> Spec:
@@ -106,7 +91,7 @@ def resolve_columns(
     extra: Sequence[tuple[str, pa.DataType]],
     keys: Sequence[str],
     unknown: UnknownPolicy = UnknownPolicy.EVOLVE,
-) -> tuple[JsonColumn, ...]:
+) -> tuple[Field, ...]:
     """Return a reader's columns: declared `fields`, then `extra` ones; InputError if names clash.
 
     Where undeclared fields are dropped, no object keeps them (`FieldType.rest`).
@@ -122,16 +107,11 @@ def resolve_columns(
     """
     drop = unknown is UnknownPolicy.DROP
     declared = [
-        JsonColumn(f.name, _fill_unknown_types(f.type, drop), f.required or f.name in keys)
+        Field(f.name, _fill_unknown_types(f.type, drop), f.required or f.name in keys)
         for f in fields
     ]
     found = [
-        JsonColumn(
-            field.name,
-            _type_of_stored(stream, field),
-            field.name in keys,
-            is_mixed=pa.types.is_string(field.type) and not is_json(field),
-        )
+        Field(field.name, _type_of_stored(stream, field), field.name in keys)
         for field in starmap(pa.field, extra)
     ]
     columns = (*declared, *found)
@@ -145,6 +125,8 @@ def _type_of_stored(stream: str, field: pa.Field) -> FieldType:
     if is_json(field):
         return FieldType(Kind.JSON)
     kind = _KINDS.get(t)
+    if kind is Kind.STRING:
+        return FieldType(Kind.MIXED)
     if kind is not None:
         return FieldType(kind)
     if pa.types.is_decimal128(t):
@@ -432,6 +414,8 @@ def create_raw_converter(t: FieldType, path: str, undeclared: Undeclared) -> Con
     """
     if t.kind is Kind.JSON:
         return partial(_to_json_text, path, t.opening) if t.opening else bytes.decode
+    if t.kind is Kind.MIXED:
+        return to_text
     if t.item is not None:
         item = create_raw_converter(t.item, f"{path}.element", undeclared)
         return partial(_convert_list, path, item)
@@ -570,7 +554,7 @@ class RecordParser:
 
     def __init__(
         self,
-        columns: Sequence[JsonColumn],
+        columns: Sequence[Field],
         policy: UnknownPolicy,
         *,
         envelope: bool,
@@ -586,9 +570,7 @@ class RecordParser:
         self._plain: dict[str, Converter] = {}
         self._raw: dict[str, Converter] = {}
         for c in columns:
-            if c.is_mixed:
-                self._raw[c.name] = to_text
-            elif c.type.kind in _NESTED_KINDS:
+            if c.type.kind in _RAW_KINDS:
                 self._raw[c.name] = create_raw_converter(c.type, c.name, self._note_undeclared)
             else:
                 self._plain[c.name] = create_converter(c.type, c.name)
