@@ -78,7 +78,7 @@ _KEPT_BATCHES: Final = 100  # micro-batches that the journal keeps, as many as S
 
 def land_stream(
     frame: DataFrame | Callable[[SparkSession], DataFrame],
-    to: Target | DestinationConfig,
+    to: Target | DestinationConfig | None = None,
     *,
     checkpoint: str | os.PathLike[str] | None = None,
     trigger: str | float | None = None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-from functools import partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 from typing import TYPE_CHECKING, Annotated
@@ -30,12 +29,7 @@ _NEEDS = {"delta": "delta", "s3": "s3a", "azure": "azure", "gcs": "gcs"}
 _PACKAGES = ("pyspark", "pyarrow")
 
 
-_Place = Annotated[
-    str, typer.Option("--to", metavar="TARGET", help="A folder, a URI, or a config file.")
-]
-
-
-@partial(lake_command, name=_Place)
+@lake_command
 def check(lake: Invocation) -> None:
     """Test the connection: credentials, region, permission to write, conditional writes, clock."""
     from lakeport.loading.check import check as test_connection

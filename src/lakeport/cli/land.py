@@ -30,6 +30,7 @@ from lakeport.cli.options import (
     Sql,
     StatePath,
     body_parameters,
+    choose_lake,
     collect_keys,
     internal_column_keys,
     internal_columns_note,
@@ -301,8 +302,9 @@ def _land(
     ] = None,
     *,
     to: Annotated[
-        str, typer.Option("--to", metavar="TARGET", help="A folder, a URI, or a config file.")
-    ],
+        str | None,
+        typer.Option("--to", metavar="TARGET", help="The lake: a folder, a URI, or a config file."),
+    ] = None,
     full_refresh: Annotated[
         bool,
         typer.Option(
@@ -337,8 +339,9 @@ def _land(
         reading = _reader_arguments(arguments) | transform_options(sql, python, expect)
         if full_refresh:
             reading["full_refresh"] = True
-        config = load_target(to, given)
-        guard.protect(config, to, set_keys)
+        target = choose_lake(None, to)
+        config = load_target(target, given)
+        guard.protect(config, target, set_keys)
         refuse_secrets(given, type(config))
         chosen = choose_source(source or [], arguments, os.environ)
         if only_plan:

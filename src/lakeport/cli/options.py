@@ -105,6 +105,100 @@ def make_command(
     return command
 
 
+LAKE = "lake"
+"""Parameter of a command for its lake: the argument or `--to`. For a table they differ."""
+OMITTED = "\0"
+"""A lake or table that is left out before other arguments; no command line can hold it."""
+
+
+def is_place_omitted(given: Sequence[str], arguments: Sequence[Any], *, to: bool) -> bool:
+    """Whether a command line leaves out its first argument, a lake or a table, but not others.
+
+    Args:
+        given: the arguments on the command line.
+        arguments: click's parameters for them.
+        to: whether `--to` is given; the environment may name a target, too.
+    """
+    from lakeport.config.load import environment_target
+
+    if not 0 < len(given) < len(arguments):
+        return False
+    needed = len(given) <= sum(each.required for each in arguments)
+    if to and needed:
+        return True
+    optional = needed or arguments[0].name == LAKE
+    return optional and not _is_place(given[0]) and (to or environment_target() is not None)
+
+
+def _is_place(text: str) -> bool:
+    """Whether a text is a path, a URI or a config file, but neither a table's name nor SQL."""
+    from lakeport.config.load import is_config_file
+
+    if text in (".", "..", "~") or is_config_file(text, must_exist=False):
+        return True
+    return "/" in text and not any(map(str.isspace, text))
+
+
+def choose_lake(lake: str | None, to: str | None) -> str | dict[str, str]:
+    """Return the lake that an argument, `--to` or the environment names.
+
+    Raises:
+        ConfigError: both the argument and `--to` are given, or nothing names a lake.
+    """
+    from lakeport.config.load import environment_target, missing_target_error
+
+    lake = None if lake == OMITTED else lake
+    if lake is not None and to is not None:
+        raise ConfigError(
+            f"the argument {lake!r} and `--to {to}` both name the lake", "give one of them."
+        )
+    given = to if lake is None else lake
+    target = environment_target() if given is None else given
+    if target is None:
+        raise missing_target_error()
+    return target
+
+
+def describe_target(target: str | Mapping[str, Any]) -> str:
+    """Return a target as people name it; the environment's keys as `LAKEPORT_DESTINATION`."""
+    return target if isinstance(target, str) else "LAKEPORT_DESTINATION"
+
+
+def choose_table(
+    table: str | None, to: str | None, keys: Mapping[str, Any]
+) -> tuple[str, str | dict[str, str] | None]:
+    """Return a table's name, folder or URI, and the target it is in or None.
+
+    The environment's target counts without `--to`, unless the table is a path or URI. `keys` are
+    further keys of the target.
+
+    Raises:
+        ConfigError: nothing names a table, or `--to` has the path of one beside it.
+    """
+    from lakeport.config.load import environment_target, is_config_file, load_target
+
+    table = None if table == OMITTED else table
+    if table is not None and (to is None and _is_place(table)):
+        return table, None
+    if table is not None and to is not None and table.startswith(("./", "../", "~")):
+        raise ConfigError(
+            f"the argument {table!r} is a path, and `--to {to}` names a target",
+            "give the table's name below the target, or the path alone.",
+        )
+    target = environment_target() if to is None else to
+    if table is not None:
+        return table, target
+    if isinstance(target, str) and not is_config_file(target, must_exist=False):
+        return target, None
+    name = None if target is None else load_target(target, keys).table
+    if name is None or "{" in name:
+        raise ConfigError(
+            "no table is named",
+            "name its folder or URI, or its name and the target with `--to` or in LAKEPORT_TO.",
+        )
+    return name, target
+
+
 COMMON = (
     keyword_parameter("set_keys", SetKeys, None),
     keyword_parameter("json_out", JsonOut, False),

@@ -39,7 +39,7 @@ PagePath = Annotated[
 
 
 _Place = Annotated[
-    str,
+    str | None,
     typer.Argument(metavar="TARGET", help="A lake or a table: a folder, a URI, a config file."),
 ]
 

@@ -18,6 +18,7 @@ from lakeport.cli.options import (
     SetKeys,
     SparkKeys,
     Sql,
+    choose_lake,
     collect_keys,
     refuse_secrets,
     transform_options,
@@ -25,7 +26,7 @@ from lakeport.cli.options import (
 from lakeport.cli.output.console import Console, Json
 from lakeport.cli.output.formatting import format_value
 from lakeport.cli.output.help import KEEP, LOOK, Guard, command_help, make_group
-from lakeport.cli.tables import Invocation, Target, lake_command
+from lakeport.cli.tables import Invocation, LakeName, LakeOption, lake_command
 from lakeport.units import format_count, pluralize
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ quarantine = make_group("List rejected records, and land them once they are corr
 def show(
     lake: Invocation,
     table: Annotated[
-        str | None, typer.Argument(metavar="[TABLE]", help="Only records for this table.")
+        str | None, typer.Argument(metavar="TABLE", help="Only records for this table.")
     ] = None,
     run: Run = None,
     records: Annotated[
@@ -99,8 +100,10 @@ def _print_records(output: Console, one: SetAside, head: Sequence[bytes]) -> Non
     ),
 )
 def replay(
-    target: Target,
+    lake: LakeName = None,
+    *,
     table: Annotated[str, typer.Argument(metavar="TABLE", help="The table's name.")],
+    to: LakeOption = None,
     run: Run = None,
     records_from: Annotated[
         Path | None,
@@ -131,6 +134,7 @@ def replay(
         from lakeport.loading.replay import replay as replayed
 
         given = collect_keys({"engine": engine}, set_keys, spark)
+        target = choose_lake(lake, to)
         config = load_target(target, given)
         guard.protect(config, target, set_keys)
         refuse_secrets(given, type(config))

@@ -13,8 +13,12 @@ import typer
 
 from lakeport.cli.options import (
     COMMON,
+    LAKE,
     body_parameters,
+    choose_lake,
+    choose_table,
     collect_keys,
+    describe_target,
     keyword_parameter,
     make_command,
     refuse_secrets,
@@ -44,7 +48,16 @@ _LOADS = ("load", "outcome", "rows", "seconds", "run id")
 _LOADS_SPARE = ("seconds", "rows")
 _RUNS_SPARE = ("engine", "streams", "seconds", "rows", "started")
 
-Target = Annotated[str, typer.Argument(metavar="TARGET", help="A folder, a URI, or a config file.")]
+LakeName = Annotated[
+    str | None,
+    typer.Argument(metavar="TARGET", help="The lake: a folder, a URI, or a config file."),
+]
+LakeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--to", "--config", metavar="TARGET", help="The lake, in place of the argument TARGET."
+    ),
+]
 Body = Callable[..., None]
 
 _READS = ("nothing was changed", "")
@@ -61,18 +74,20 @@ DELETES = (
 
 
 TableName = Annotated[
-    str,
+    str | None,
     typer.Argument(
-        metavar="TABLE", help="The table's folder or URI; with `--to`, its name below that target."
+        metavar="TABLE",
+        help="The table's folder or URI; with `--to`, its name below that target.",
     ),
 ]
-ToTarget = Annotated[
+TableOption = Annotated[
     str | None,
     typer.Option(
         "--to",
         "--config",
         metavar="TARGET",
-        help="Config file, or any target, with the store's credentials and endpoint.",
+        help="The table's lake, or a config file with its store's credentials; without TABLE, the "
+        "table itself.",
     ),
 ]
 
@@ -135,55 +150,61 @@ class Invocation:
         self.output.facts(self.name, self.printable_facts(facts))
 
 
-def lake_command(body: Body, name: object = Target) -> Body:
+def lake_command(body: Body, name: object = LakeName) -> Body:
     """Decorate a function as a command about a lake; it is called with an `Invocation`.
 
     `name` is the annotation of the argument that names the lake.
     """
-    return _build_command(body, [keyword_parameter("name", name), *body_parameters(body)], _READS)
+    return _build_command(body, keyword_parameter(LAKE, name, None), LakeOption, _READS)
 
 
 def table_command(cut_off: tuple[str, str] = _READS) -> Callable[[Body], Body]:
     """Return a decorator for a table command; `cut_off`: message and hint after a signal."""
 
     def decorate(body: Body) -> Body:
-        own = body_parameters(body)
-        needed = [each for each in own if each.default is each.empty]
-        to = keyword_parameter("to", ToTarget, None)
-        rest = [each for each in own if each not in needed]
         return _build_command(
-            body, [keyword_parameter("name", TableName), *needed, to, *rest], cut_off
+            body, keyword_parameter("table", TableName, None), TableOption, cut_off
         )
 
     return decorate
 
 
-def _build_command(body: Body, parameters: Sequence[Parameter], cut_off: tuple[str, str]) -> Body:
-    """Build a command that calls `body` with an `Invocation`; `--to` makes it one on a table."""
-    of_table = any(each.name == "to" for each in parameters)
+def _build_command(body: Body, place: Parameter, to: object, cut_off: tuple[str, str]) -> Body:
+    """Build a command with an argument `place` or `--to`; it calls `body` with an `Invocation`."""
+    own = body_parameters(body)
+    needed = [each for each in own if each.default is each.empty]
+    rest = [each for each in own if each not in needed]
+    parameters = [place, *needed, keyword_parameter("to", to, None), *rest, *COMMON]
+    of_table = place.name != LAKE
 
     def command(
-        *, name: str, set_keys: list[str] | None, json_out: bool, debug: bool, **own: Any
+        *, to: str | None, set_keys: list[str] | None, json_out: bool, debug: bool, **own: Any
     ) -> None:
         output: Output = Json() if json_out else Console()
-        to = own.pop("to", None)
-        words = (name, *(("--to", to) if to else ()))
-        message, hint = cut_off
-        hint = hint.replace("{history}", format_command("table", "history", *words))
-        with Guard(output, debug, cut_off=(message, hint)) as guard:
+        with Guard(output, debug, cut_off=cut_off) as guard:
+            given = collect_keys({}, set_keys, None)
+            target: str | Mapping[str, Any] | None
+            if of_table:
+                name, target = choose_table(own.pop(place.name), to, given)
+            else:
+                target = choose_lake(own.pop(place.name), to)
+                name = describe_target(target)
+            words = (name, *(("--to", target) if of_table and isinstance(target, str) else ()))
+            message, hint = cut_off
+            history = format_command("table", "history", *words)
+            guard.cut_off = message, hint.replace("{history}", history)
             output.begin(f"looking at {name}" if cut_off is _READS else f"working on {name}")
             from lakeport.config.load import load_target
             from lakeport.lake.table import Table
 
-            given = collect_keys({}, set_keys, None)
-            tables = (Table(name, to, **given),) if of_table else ()
-            config = tables[0].config if tables else load_target(name, given)
-            guard.protect(config, to if of_table else name, set_keys)
+            tables = (Table(name, target, **given),) if of_table else ()
+            config = tables[0].config if tables else load_target(target, given)
+            guard.protect(config, target, set_keys)
             refuse_secrets(given, type(config))
             words += tuple(word for pair in set_keys or () for word in ("--set", pair))
             body(Invocation(output, name, config, tables, words, debug), **own)
 
-    return make_command(command, body, [*parameters, *COMMON])
+    return make_command(command, body, parameters)
 
 
 @lake_command

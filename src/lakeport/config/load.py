@@ -29,17 +29,21 @@ from lakeport.errors import ConfigError
 _STREAM = "{stream}"
 _PATHS = ("path", "spool_dir", "google_application_credentials")
 _PREFIX = "LAKEPORT_"
+_TO, _DESTINATION = f"{_PREFIX}TO", f"{_PREFIX}DESTINATION"
 _CONFIGS = (".yaml", ".yml", ".json")
 
 
 def read_target_keys(target: Any, folder: Path) -> dict[str, Any]:
     """Convert a lake file's `target` (mapping, config file, folder, URI) to config keys.
 
-    Its variables are replaced already. Paths are relative to the lake file's folder.
+    Its variables are replaced already. Paths are relative to the lake file's folder; those of the
+    environment's target, which counts for None, to the current one.
 
     Raises:
         ConfigError: it is none of these, or the config file is wrong.
     """
+    if target is None and (target := environment_target()) is not None:
+        folder = Path.cwd()
     if isinstance(target, Mapping):
         return resolve_paths(flatten_keys(target), folder)
     if not isinstance(target, str) or not target.strip():
@@ -70,19 +74,38 @@ def resolve_paths(keys: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return found
 
 
+def environment_target() -> str | dict[str, str] | None:
+    """Return the target that LAKEPORT_TO names, else LAKEPORT_DESTINATION as a key; else None."""
+    if to := os.environ.get(_TO):
+        return to
+    destination = os.environ.get(_DESTINATION)
+    return {"destination": destination} if destination else None
+
+
+def missing_target_error() -> ConfigError:
+    """Return the error for a target that is neither given nor in the environment."""
+    return ConfigError(
+        "no target is named", f"{target_hint()[:-1]}, as `to` (`--to`), or set {_TO}."
+    )
+
+
 def load_target(
-    to: str | os.PathLike[str] | Mapping[str, Any] | DestinationConfig,
+    to: str | os.PathLike[str] | Mapping[str, Any] | DestinationConfig | None,
     overrides: Mapping[str, Any] | None = None,
 ) -> DestinationConfig:
     """Build the config of a target: a folder, a URI, a config file, a mapping or a config.
 
     Keys in `overrides` win; null ones are absent. Keys in neither come from the environment, as
-    `LAKEPORT_` and the key in capitals.
+    `LAKEPORT_` and the key in capitals. The target None is LAKEPORT_TO, or LAKEPORT_DESTINATION.
 
     Raises:
         ConfigError: it names what is wrong and what is valid.
     """
     overrides = overrides or {}
+    if to is None:
+        to = environment_target()
+    if to is None:
+        raise missing_target_error()
     if isinstance(to, DestinationConfig):
         if not any(value is not None for value in overrides.values()):
             return to
@@ -179,6 +202,7 @@ def read_sink_interval(to: object) -> float | None:
     Raises:
         ConfigError: the file can't be read, or there is no such sink.
     """
+    to = environment_target() if to is None else to
     values = to
     if isinstance(to, (str, os.PathLike)) and is_config_file(os.fspath(to), isinstance(to, str)):
         values = parse_text(read_text(Path(to)), _file_label(to))
@@ -247,7 +271,7 @@ def build_config(
     merged = override_keys(
         canonical_keys(values), canonical_keys(_check_text_keys(overrides or {}))
     )
-    destination = merged.get("destination")
+    destination = merged.setdefault("destination", os.environ.get(_DESTINATION) or None)
     if not isinstance(destination, str):
         raise ConfigError("the key `destination` is missing", target_hint())
     model = config_class(destination)

@@ -97,7 +97,7 @@ class LakeRun:
 
 
 def runs(
-    to: Target | DestinationConfig, limit: int = 20, **keys: Unpack[StoreKeys]
+    to: Target | DestinationConfig | None = None, limit: int = 20, **keys: Unpack[StoreKeys]
 ) -> list[LakeRun]:
     """List a lake's newest runs, newest first, from the reports that runs leave there.
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Builder = TypeVar("Builder", bound="SparkSession.Builder")
 
 
-def spark(to: Target | DestinationConfig, **keys: Unpack[TargetKeys]) -> SparkSession:
+def spark(to: Target | DestinationConfig | None = None, **keys: Unpack[TargetKeys]) -> SparkSession:
     """Return a Spark session that reads and writes a lake: files and Delta tables.
 
     It starts with the key `spark`, the jars of Delta and of the store's file system. The store's

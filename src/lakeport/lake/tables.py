@@ -89,7 +89,9 @@ class LakeTable:
         return facts
 
 
-def tables(to: Target | DestinationConfig, **keys: Unpack[StoreKeys]) -> list[LakeTable]:
+def tables(
+    to: Target | DestinationConfig | None = None, **keys: Unpack[StoreKeys]
+) -> list[LakeTable]:
     """List the tables of a lake, sorted by name.
 
     Args:

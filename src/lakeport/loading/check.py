@@ -55,7 +55,7 @@ class CheckReport:
 
 
 def check(
-    to: Target | DestinationConfig,
+    to: Target | DestinationConfig | None = None,
     seconds: float = _SECONDS,
     spark_seconds: float | None = None,
     **keys: Unpack[TargetKeys],

@@ -137,7 +137,7 @@ class LandingPlan:
 
 def plan(
     source: Any,
-    to: Target | DestinationConfig,
+    to: Target | DestinationConfig | None = None,
     *,
     source_format: str = "",
     csv: CsvOptions | None = None,

@@ -128,7 +128,7 @@ class SetAside(PlainRecord):
 
 
 def quarantined(
-    to: Target | DestinationConfig,
+    to: Target | DestinationConfig | None = None,
     table: str = "",
     *,
     run: str = "",

@@ -64,7 +64,7 @@ _AT_ONCE_BYTES: Final = 64 << 20
 
 def land(
     source: Any,
-    to: Target | DestinationConfig,
+    to: Target | DestinationConfig | None = None,
     *,
     source_format: str = "",
     csv: CsvOptions | None = None,
@@ -89,7 +89,8 @@ def land(
             Avro, Excel, Singer); a binary stream of Singer lines; a Spark, pandas or Polars frame,
             an Arrow table or reader, or anything with `__arrow_c_stream__`; records as mappings, in
             a list or from a generator.
-        to: a folder, a URI, a YAML or JSON config file, or the config itself.
+        to: a folder, a URI, a YAML or JSON config file, or the config itself. None: the target in
+            the environment, which LAKEPORT_TO names, or LAKEPORT_DESTINATION with its keys.
         source_format: csv, tsv, json, jsonl, parquet, arrow, orc, avro, xlsx or singer; by the
             files' names when empty.
         csv: the dialect of CSV files.

@@ -69,7 +69,7 @@ class _FilePages(list[Page]):
 
 
 def page(
-    to: Target | DestinationConfig,
+    to: Target | DestinationConfig | None = None,
     output: str | os.PathLike[str] = "page.html",
     *,
     run: str | None = None,

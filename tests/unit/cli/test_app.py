@@ -165,7 +165,7 @@ def test_a_plan_lands_nothing(fake: FakeLoad, capsys: Cap, command: str) -> None
     ("command", "words"),
     [
         ("lnd", ["'lnd'", "land"]),
-        ("land", ["--to", "lakeport land --help"]),
+        ("land", ["no target is named", "`--to`", "LAKEPORT_TO"]),
         ("land --to lake", ["no source is named", "--from-database"]),
         ("land a", ["--to"]),
         ("land a --to lake --tabel t", ["--tabel", "--table"]),

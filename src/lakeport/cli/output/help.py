@@ -20,6 +20,7 @@ import typer
 from typer.completion import install_callback, show_callback
 from typer.core import TyperCommand, TyperGroup
 
+from lakeport.cli.options import OMITTED, is_place_omitted
 from lakeport.cli.signals import INTERRUPTED, TERMINATED, Terminated, on_forced_end
 from lakeport.errors import LakeportError, walk_causes
 from lakeport.loading.cancellation import Cancellation
@@ -123,6 +124,17 @@ class _Command(TyperCommand):
 
     format_help = _write_help
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse a command line; put `OMITTED` first if only its lake or table is left out."""
+        arguments = [each for each in self.get_params(ctx) if each.param_type_name == "argument"]
+        if len(arguments) > 1 and not arguments[0].required:
+            found = self.make_parser(ctx).parse_args(list(args))[0]
+            texts = (found.get(each.name) for each in arguments)
+            given = [text for text in texts if isinstance(text, str)]
+            if is_place_omitted(given, arguments, to=isinstance(found.get("to"), str)):
+                args = [OMITTED, *args]
+        return super().parse_args(ctx, args)
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the parts of the usage line, without curly braces."""
         return [
@@ -221,7 +233,7 @@ class Guard:
         self._output = output
         self._debug = debug
         self._exit_code = exit_code
-        self._cut_off = cut_off
+        self.cut_off = cut_off
         self._again = again
         self._secrets: tuple[str, ...] = ()
         self._listening = ExitStack()
@@ -229,7 +241,7 @@ class Guard:
     def protect(
         self,
         config: DestinationConfig | ConfigPart,
-        to: str | None = None,
+        to: object = None,
         set_keys: Iterable[str] | None = None,
     ) -> None:
         """Mask a config's secrets in later errors; add `--to` and `--set` to commands in hints.
@@ -297,7 +309,7 @@ class Guard:
         if isinstance(error, KeyboardInterrupt):
             ended = isinstance(error, Terminated)
             word = "terminated" if ended else "interrupted"
-            message, hint = self._cut_off or (
+            message, hint = self.cut_off or (
                 self._durable_batches(_join_notes(error)),
                 self._again,
             )
@@ -314,12 +326,13 @@ class Guard:
         return f"{what} durable, and {unknown or 'nothing is visible of the one in progress'}"
 
 
-def _store_options(model: type[BaseModel], to: str | None, set_keys: Iterable[str]) -> str:
+def _store_options(model: type[BaseModel], to: object, set_keys: Iterable[str]) -> str:
     """Return a text of `--to` and `--set` options that connect to a store; may be empty."""
     from lakeport.config.base import store_keys
     from lakeport.config.load import is_config_file
 
-    words = ["--to", to] if to and is_config_file(to, must_exist=False) else []
+    of_file = isinstance(to, str) and is_config_file(to, must_exist=False)
+    words = ["--to", str(to)] if of_file else []
     known = store_keys(model)
     for pair in set_keys:
         if pair.partition("=")[0] in known:

@@ -32,6 +32,7 @@ from lakeport.config.lake.model import LakeFile, Lineage, Load, Notices, find_qu
 from lakeport.config.load import (
     build_config,
     check_file_mode,
+    environment_target,
     flatten_keys,
     override_keys,
     read_target_keys,
@@ -64,7 +65,8 @@ _NAMED = re.compile(r"`([a-z_]+)")
 _PLACE = ("path", "bucket", "account_name", "table_uri", "object_key_path", "aws_endpoint")
 
 TOP_KEYS = {
-    "target": "The loads' target: keys of a destination, a config file, a folder or a URI.",
+    "target": "The loads' target: keys of a destination, a config file, a folder or a URI; "
+    "default: LAKEPORT_TO.",
     "defaults": "Keys of the destination for all loads; a load's own keys win.",
     "loads": "The loads, by name.",
     "lineage": "The receiver of OpenLineage events.",
@@ -481,9 +483,9 @@ class _LakeReader:
         raw: dict[tuple[str, ...], Mapping[str, Any]] = {}
         found: dict[str, dict[str, Any]] = {}
         with self.mistakes.collecting("target"):
-            if "target" not in values:
+            if "target" not in values and environment_target() is None:
                 raise ConfigError(_missing("target"), TOP_KEYS["target"])
-            target = _canonical_target_keys(read_target_keys(values["target"], self.folder))
+            target = _canonical_target_keys(read_target_keys(values.get("target"), self.folder))
             if not isinstance(target.get("destination"), str):
                 raise ConfigError("the key `destination` is missing", "such as `local`.")
             config_class(target["destination"])

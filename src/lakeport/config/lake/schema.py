@@ -80,7 +80,7 @@ def lake_schema() -> dict[str, Any]:
             "$schema": _TEXT,
             **{name: {**top[name], "description": text} for name, text in TOP_KEYS.items()},
         },
-        "required": ["target", "loads"],
+        "required": ["loads"],
         "additionalProperties": False,
         "$defs": definitions,
     }

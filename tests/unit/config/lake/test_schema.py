@@ -30,7 +30,6 @@ VALID = [
     "loads: {a: {from: {files: x}, tags: [t], description: d, python: 'a:b', sql: SELECT 1}}",
 ]
 BROKEN = [
-    "loads: {a: {from: {files: x}}}",
     "target: x",
     loads("a: {from: {fils: x}}"),
     loads("a: {from: {files: x, tap: [y]}}"),
