@@ -11,12 +11,15 @@ by the names in the table.
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
 import shlex
+import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,7 +43,13 @@ DELETED_AT = "_sdc_deleted_at"
 SEQUENCE = "_sdc_sequence"
 TABLE_VERSION = "_sdc_table_version"
 
-HeaderCase = Literal["lower", "upper"]
+HeaderCase = Literal["lower", "upper", "snake"]
+
+_ACCENTS: Final = re.compile("(?<=[A-Za-z])[\u0300-\u036f]+")  # of Latin letters, decomposed
+_LATIN: Final = str.maketrans(
+    {"æ": "ae", "œ": "oe", "þ": "th", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "ı": "i"}
+)
+"""Latin letters that Unicode does not decompose -> ASCII."""
 
 
 @dataclass(frozen=True)
@@ -118,14 +127,44 @@ class ColumnRules:
 
 
 def apply_header_case(name: str, case: HeaderCase | None) -> str:
-    """Return a column's name in lower or upper case; unchanged for None.
+    """Return a column's name in lower, upper or snake case; unchanged for None.
+
+    Snake case may be empty: for a name without letters and digits.
 
     >>> apply_header_case("userId", "upper")
     'USERID'
     """
-    if case == "lower":
-        return name.lower()
-    return name.upper() if case == "upper" else name
+    match case:
+        case "lower":
+            return name.lower()
+        case "upper":
+            return name.upper()
+        case "snake":
+            return _to_snake_case(name)
+    return name
+
+
+def _to_snake_case(name: str) -> str:
+    """Return a name in lower-case words joined by `_`; empty without any letter, digit or `_`.
+
+    Latin letters lose accents, others stay: a Greek or Chinese name without them would be empty. A
+    name in snake case, such as `_id` or `a__b`, stays as it is.
+
+    >>> [_to_snake_case(name) for name in ("Unit Price (€)", "HTTPStatus", "Größe", "2024 Q1")]
+    ['unit_price', 'http_status', 'grosse', '_2024_q1']
+    """
+    plain = _ACCENTS.sub("", unicodedata.normalize("NFKD", name))
+    text = ""
+    for character, after in itertools.pairwise(unicodedata.normalize("NFC", plain) + " "):
+        if not (character.isalnum() or unicodedata.category(character)[0] == "M"):
+            text += "_" if character == "_" else " "
+            continue
+        before = text[-1:]
+        if character.isupper() and (before.islower() or (before.isalnum() and after.islower())):
+            text += " "  # between the words of userId, and of HTTPStatus
+        text += character
+    snake = re.sub("_* [_ ]*", "_", text.strip()).casefold().translate(_LATIN)
+    return f"_{snake}" if snake[:1].isdigit() else snake
 
 
 def list_internal_columns(prefix: str | None) -> tuple[str, ...]:
@@ -323,17 +362,27 @@ def plan_shape(
 
 
 def _check_name_clashes(names: Sequence[tuple[str, str]], case: HeaderCase | None) -> None:
-    """Raise InputError if two columns get table names that differ at most in case."""
+    """Raise InputError if two columns get table names that differ at most in case, or one none."""
     seen: dict[str, str] = {}
+    under = f" under `column_header_format: {case}`" if case else ""
     for old, new in names:
-        other = seen.setdefault(new.lower(), old)
-        if other != old:
+        if not new and old:
             raise InputError(
-                f"columns {other!r} and {old!r} differ only in case"
-                + (f" and become one under `column_header_format: {case}`" if case else ""),
-                f"a table can't hold both: `--rename {shlex.quote(f'{old}={old}_2')}` gives one "
-                f"another name, `--drop {shlex.quote(old)}` leaves it out.",
+                f"column {old!r} has no letter or digit, and so no name{under}",
+                f"`--rename {shlex.quote(f'{old}=NAME')}` gives it one, "
+                f"`--drop {shlex.quote(old)}` leaves it out.",
             )
+        other = seen.setdefault(new.lower(), old)
+        if other == old:
+            continue
+        alike = old.lower() == other.lower()
+        raise InputError(
+            f"columns {other!r} and {old!r} "
+            + ("differ only in case" if alike else f"both become {new!r}{under}")
+            + (f" and become one{under}" if alike and case else ""),
+            f"a table can't hold both: `--rename {shlex.quote(f'{old}={new}_2')}` gives one "
+            f"another name, `--drop {shlex.quote(old)}` leaves it out.",
+        )
 
 
 def fit_column(

@@ -245,12 +245,15 @@ def test_internal_columns_can_be_left_out_or_named_otherwise(target: Target, lan
 
 
 @pytest.mark.before_the_store
-@pytest.mark.parametrize("case", ["lower", "upper"])
-def test_header_case(target: Target, land: Land, case: str) -> None:
-    text = singer(schema("t", {"userId": INTEGER}), *records("t", [{"userId": 1}]))
+@pytest.mark.parametrize(
+    ("case", "name", "header"),
+    [("lower", "userId", "userid"), ("upper", "userId", "USERID"), ("snake", "User Id", "user_id")],
+)
+def test_header_case(target: Target, land: Land, case: str, name: str, header: str) -> None:
+    text = singer(schema("t", {name: INTEGER}), *records("t", [{name: 1}]))
     land(text, column_header_format=case)
-    names = ["userId", "_mage_created_at", "_mage_updated_at"]
-    assert list(target.rows("t")[0]) == [getattr(name, case)() for name in names]
+    names = [header, "_mage_created_at", "_mage_updated_at"]
+    assert list(target.rows("t")[0]) == [n.upper() if case == "upper" else n for n in names]
 
 
 @pytest.mark.spark

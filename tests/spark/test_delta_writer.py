@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from delta_support import aligned, land, session, writer
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaProtocolError
 
 import lakeport
 from lakeport.engine.spark.delta.transaction import DeltaTransaction
@@ -324,8 +325,13 @@ def test_names_that_delta_can_not_hold_use_column_mapping(tmp_path: Path) -> Non
             "s": pa.array([{"a b": 1}, None], pa.struct([("a b", pa.int64())])),
         }
     )
+    plan = lakeport.plan(table, tmp_path, table="planned")
     landed = land(into, table, keys=["at,day"])
-    assert "column mapping" in landed.warnings[0]
+    assert landed.warnings == plan.streams[0].warnings  # and nothing of the feature beside it
+    assert "column mapping" in landed.warnings[0] and "delta-rs" in landed.warnings[0]
+    assert "=snake`) lands 'unit price (€)' as 'unit_price'" in landed.warnings[0]
+    with pytest.raises(DeltaProtocolError, match="columnMapping"):
+        DeltaTable(tmp_path / "t").to_pyarrow_table()  # rather than nulls
     more = table.append_column("new one", pa.array([1, 2]))
     land(into, more)
     found = collect_arrow(session().read.format("delta").load(str(tmp_path / "t")))

@@ -134,7 +134,13 @@ def test_keys_are_unique_among_the_rows_that_the_table_has(
 ) -> None:
     unique = {"unique": "id", "otherwise": "quarantine"}
     lakeport.land(pa.table({"id": [1, 2]}), tmp_path, table="t", expect=[unique])
-    report = lakeport.land(pa.table({"id": [2, 3, None]}), tmp_path, table="t", expect=[unique])
+    report = lakeport.land(
+        pa.table({"Id No": [2, 3, None]}),
+        tmp_path,
+        table="t",
+        rename={"Id No": "id"},
+        expect=[{**unique, "unique": "Id No"}],
+    )
     assert ids(tmp_path / "t") == [1, 2, 3, None]
     assert report.rejected == 1
     lakeport.land(pa.table({"id": [1]}), tmp_path, table="t", expect=[unique], mode="overwrite")

@@ -98,6 +98,11 @@ def _off_as_text(value: object) -> object:
     return "off" if value is False else value
 
 
+def _snake_by_other_name(value: object) -> object:
+    """Return "snake" for dlt's name of that convention; other values unchanged."""
+    return "snake" if value == "snake_case" else value
+
+
 class DestinationConfig(BaseModel):
     """Base class of all destination configs, such as S3's: immutable, validated on creation.
 
@@ -210,8 +215,12 @@ class DestinationConfig(BaseModel):
         description="Delete the rows of a stream's earlier versions on an ACTIVATE_VERSION "
         "message.",
     )
-    column_header_format: Literal["lower", "upper"] | None = Field(
-        default=None, description="Convert column names to lower or upper case."
+    column_header_format: Annotated[
+        Literal["lower", "upper", "snake"] | None, BeforeValidator(_snake_by_other_name)
+    ] = Field(
+        default=None,
+        description="Convert column names to lower or upper case, or to plain names in snake case: "
+        "`Unit Price (€)` to `unit_price`.",
     )
     date_partition_format: Text | None = Field(
         default=None, description="strftime pattern of date folders between table and file (UTC)."

@@ -161,8 +161,9 @@ class TargetKeys(StoreKeys, total=False):
     """Add the columns `_sdc_*` to the records of Singer streams."""
     process_activate_version_messages: bool | None
     """Delete the rows of a stream's earlier versions on an ACTIVATE_VERSION message."""
-    column_header_format: Literal["lower", "upper"] | None
-    """Convert column names to lower or upper case."""
+    column_header_format: Literal["lower", "upper", "snake"] | None
+    """Convert column names to lower or upper case, or to plain names in snake case: `Unit Price
+    (€)` to `unit_price`."""
     date_partition_format: str | None
     """strftime pattern of date folders between table and file (UTC)."""
     compression: Literal["snappy", "zstd", "gzip", "none"] | None

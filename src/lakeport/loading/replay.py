@@ -517,8 +517,9 @@ def _source_fields(
     A field that the config drops, or declares as text, may have any type in the records.
     """
     there = {column.name.lower(): column for column in table}
+    table_column = Policies(config).name_in_table
     for name in dict.fromkeys([*names, *config.rename, *config.drop]):
-        column = there.get(config.rename.get(name, name).lower())
+        column = there.get(table_column(name).lower())
         made_text = column and name in config.columns and pa.types.is_string(column.type)
         if name in config.drop or made_text:
             yield pa.field(name, pa.json_())
@@ -534,7 +535,8 @@ def _table_keys(
     Fields for columns that never had a value have no type to declare, and yet are not unknown.
     """
     there = {column.name.lower() for column in table}
-    unknown = [name for name in names if config.rename.get(name, name).lower() not in there]
+    table_column = Policies(config).name_in_table
+    unknown = [name for name in names if table_column(name).lower() not in there]
     keys: dict[str, Any] = {"columns": {}}
     if config.unknown_fields is UnknownPolicy.DROP or not unknown:
         keys |= {"unknown_fields": UnknownPolicy.EVOLVE, "drop": [*config.drop, *unknown]}

@@ -53,6 +53,11 @@ def test_empty_formats_are_none_as_in_mage() -> None:
     assert (config.date_partition_format, config.column_header_format) == (None, None)
 
 
+def test_snake_case_has_two_names() -> None:
+    config = LocalConfig(path="/lake", column_header_format="snake_case")
+    assert config.column_header_format == "snake"
+
+
 @pytest.mark.parametrize(
     ("given", "key", "value"),
     [

@@ -154,6 +154,47 @@ def test_a_streams_own_keys_go_by_their_new_names(tmp_path: Path) -> None:
     assert len(rows(tmp_path / "u")) == 2
 
 
+@pytest.mark.parametrize("named", ["as in the source", "as in the table"])
+def test_keys_go_by_plain_names_and_by_the_source_s(tmp_path: Path, named: str) -> None:
+    key, day, mark = "Kunden Nr", "Tag (UTC)", "Ist gelöscht"
+    if named == "as in the table":
+        key, day, mark = "kunden_nr", "tag_utc", "ist_geloscht"
+    for gone in (False, True):
+        frame = pa.table(
+            {
+                "Kunden Nr": [1, 2],
+                "Tag (UTC)": ["a", "b"],
+                "Ist gelöscht": [False, gone],
+                "Preis €": ["1.5", "2"],
+            }
+        )
+        lakeport.land(
+            frame,
+            tmp_path,
+            table="t",
+            mode="merge",
+            merge_keys=key,
+            partition_keys=day,
+            hard_delete=True,
+            delete_column=mark,
+            columns={"Preis €": "decimal(4,2)"},
+            column_header_format="snake",
+            internal_columns=False,
+            engine="threads",
+        )
+    wanted = {"kunden_nr": 1, "tag_utc": "a", "ist_geloscht": False, "preis": Decimal("1.50")}
+    assert rows(tmp_path / "t") == [wanted]
+    assert DeltaTable(str(tmp_path / "t")).metadata().partition_columns == ["tag_utc"]
+
+
+def test_a_name_that_takes_spark_is_told_with_a_plain_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'Unit Price' .*snake.* takes Spark"):
+        lakeport.plan(pa.table({"Unit Price": [1]}), tmp_path, table="t", engine="threads")
+    lakeport.land(pa.table({"id": [1]}), tmp_path, table="t", engine="threads")
+    late = lakeport.plan(pa.table({"id": [1], "Unit Price": [1]}), tmp_path, table="t")
+    assert "--rename 'Unit Price=unit_price'" in late.streams[0].warnings[0]
+
+
 def test_rules_are_about_one_stream(tmp_path: Path) -> None:
     lines = [
         {"type": "SCHEMA", "stream": name, "schema": {"properties": {"id": {"type": "integer"}}}}

@@ -25,6 +25,7 @@ MENDED = {"id": 2, "v": {"a": 2}, "tags": ["s", 7], "o": {"j": "text"}}
 KEYS: list[dict[str, Any]] = [
     {},
     {"column_header_format": "upper"},
+    {"column_header_format": "snake", "rename": {"name": "The Title"}},
     {"rename": {"name": "title"}},
     {"drop": ["price"]},
     {"columns": {"price": "decimal(10, 2)", "name": "json"}},

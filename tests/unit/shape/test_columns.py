@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakeport.errors import InputError
-from lakeport.shape import TIMESTAMP, plan_shape
+from lakeport.shape import TIMESTAMP, ColumnRules, apply_header_case, plan_shape
 
 CLOCK = datetime(2024, 3, 4, 15, 30, 45, 123456, tzinfo=UTC)
 
@@ -38,7 +38,46 @@ def test_an_internal_name_of_another_type_is_refused() -> None:
         plan_shape(pa.schema([("_mage_created_at", pa.int64())]))
 
 
-@pytest.mark.parametrize("case", [None, "lower", "upper"])
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("Unit Price (€)", "unit_price"),
+        ("Preis\xa0€\n", "preis"),
+        ("userID2Name", "user_id2_name"),
+        ("HTTPStatus", "http_status"),
+        ("COL1A", "col1a"),
+        ("Größe", "grosse"),
+        ("e\u0301te\u0301 Łódź", "ete_lodz"),
+        ("İstanbul ﬁn m²", "istanbul_fin_m2"),
+        ("2024 Q1", "_2024_q1"),
+        ("ДатаСоздания й", "дата_создания_й"),
+        ("名前 が", "名前_が"),
+        ("हिन्दी 한글", "हिन्दी_한글"),
+        ("a _ b", "a_b"),
+        ("_id", "_id"),
+        ("a__b_", "a__b_"),
+        ("_mage_created_at", "_mage_created_at"),
+        ("%", ""),
+    ],
+)
+def test_snake_case_makes_plain_names_once(name: str, plain: str) -> None:
+    assert apply_header_case(name, "snake") == plain
+    assert apply_header_case(plain, "snake") == plain
+
+
+def test_names_that_snake_case_makes_one_or_none_are_refused() -> None:
+    both = pa.schema([("Umsatz %", pa.int64()), ("Umsatz €", pa.int64())])
+    with pytest.raises(InputError, match="'Umsatz %' and 'Umsatz €' both become 'umsatz'") as one:
+        plan_shape(both, header_case="snake")
+    assert "--rename 'Umsatz €=umsatz_2'" in one.value.hint
+    renamed = ColumnRules(rename={"Umsatz €": "Umsatz_2"})
+    shape = plan_shape(both, header_case="snake", rules=renamed)
+    assert shape.schema.names[:2] == ["umsatz", "umsatz_2"]
+    with pytest.raises(InputError, match="'%' has no letter or digit"):
+        plan_shape(pa.schema([("%", pa.int64())]), header_case="snake")
+
+
+@pytest.mark.parametrize("case", [None, "lower", "upper", "snake"])
 def test_names_that_differ_only_in_case_are_refused(case: str | None) -> None:
     with pytest.raises(InputError, match=r"'Id'.*'id'"):
         plan_shape(pa.schema([("Id", pa.int64()), ("id", pa.int64())]), header_case=case)  # type: ignore[arg-type]

@@ -23,6 +23,7 @@ from lakeport.engine.failures import translate_errors
 from lakeport.engine.sql.frames import collect_arrow
 from lakeport.errors import BadRecord, ConfigError, ExpectationFailed, SourceError
 from lakeport.lake.facts import find_newest_time
+from lakeport.loading.batches import Policies
 from lakeport.loading.expect.arrow import (
     CheckCounts,
     RowChecker,
@@ -36,7 +37,6 @@ from lakeport.loading.quarantine import Quarantine, RejectedKind
 from lakeport.model import ExpectationResult, Mode
 from lakeport.schema.spark_schema import columns_of, quote_identifier
 from lakeport.schema.types import format_type
-from lakeport.shape import apply_header_case
 from lakeport.units import pluralize
 from lakeport.writers.naming import table_folder
 
@@ -75,6 +75,7 @@ class Checks:
         recorder: gets the results; None for a plan, which checks nothing.
         views: other tables by name, as the user gave them.
         read_table: returns the rows of a table of the lake by its name; None where there is none.
+        table_column: returns the name that a column has in the load's table.
         newest_in_table: returns the newest value of a column among the table's rows that stay
             after the load, in seconds since 1970; None where there is none.
     """
@@ -85,6 +86,7 @@ class Checks:
     views: Mapping[str, DataFrame] = field(default_factory=dict)
     read_table: Callable[[str], DataFrame | None] = lambda _: None
     table: str = ""
+    table_column: Callable[[str], str] = str
     newest_in_table: Callable[[str], float | None] = lambda _: None
 
     def __post_init__(self) -> None:
@@ -123,7 +125,9 @@ class Checks:
         unique = any(expectation.kind == "unique" for expectation in self.expected)
         table = self.read_table(self.table) if unique and self.mode is Mode.APPEND else None
         checker = RowChecker(batch.stream, self.expected, split_mask)
-        return add_violation_mask(frame, self.expected, self._referenced_tables(), table), checker
+        others = self._referenced_tables()
+        masked = add_violation_mask(frame, self.expected, others, table, self.table_column)
+        return masked, checker
 
     def enforce(self, batch: Batch, counts: Iterable[CheckCounts], *, counted_before: bool) -> None:
         """Record a batch's results and quarantine its violating rows; raise if it must not commit.
@@ -249,7 +253,7 @@ def read_newest_time(prepared: PreparedLoad, table: str, column: str) -> float |
     config, storage = prepared.config, prepared.storage
     if config.mode is Mode.OVERWRITE or prepared.original_mode:
         return None
-    name = apply_header_case(config.rename.get(column, column), config.column_header_format)
+    name = Policies(config).name_in_table(column)
     try:
         known = find_newest_time(storage, table_folder(config.table_folder_name(table)), name)
         return None if known is None else known.timestamp()

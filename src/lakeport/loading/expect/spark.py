@@ -7,7 +7,7 @@ Where a value can't be computed, the error names the expectation, or the `sql`, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from operator import and_, or_
@@ -49,11 +49,12 @@ def add_violation_mask(
     expected: Sequence[Expectation],
     referenced_tables: Mapping[str, DataFrame],
     target_table: DataFrame | None,
+    table_column: Callable[[str], str] = str,
 ) -> DataFrame:
     """Add a column of bit masks to a frame: bit n is set if a row violates expectation n.
 
     `referenced_tables` are those that `references` name. `unique` keys must not clash with rows of
-    `target_table` either; None: only with each other.
+    `target_table` either, where `table_column` returns a column's name; None: only with each other.
 
     Raises:
         ConfigError: an expectation names what is not there, or is no expression.
@@ -63,7 +64,7 @@ def add_violation_mask(
     for number, expectation in enumerate(expected):
         if expectation.kind in ("unique", "references"):
             frame, violates = _join_keys(
-                frame, expectation, number, referenced_tables, target_table
+                frame, expectation, number, referenced_tables, target_table, table_column
             )
         elif expectation.is_row_wise:
             violates = _checked_condition(frame, expectation)
@@ -104,6 +105,7 @@ def _join_keys(
     number: int,
     referenced_tables: Mapping[str, DataFrame],
     target_table: DataFrame | None,
+    table_column: Callable[[str], str],
 ) -> tuple[DataFrame, Column]:
     """Join keys for `unique` or `references`; return the frame, and its violation condition.
 
@@ -119,26 +121,29 @@ def _join_keys(
                 f"the tables that it can name are {existing or 'none'}.",
             )
         other = referenced_tables[expectation.references_table]
-        frame, match = _join_table(frame, expectation, number, other)
+        names = expectation.references_columns
+        frame, match = _join_table(frame, expectation, number, other, names)
         return frame, complete & match.isNull()
     count = f"{MASK} {number}"
     frame = frame.withColumn(count, count_per_key(expectation.columns))
     violates = column(count) > 1
-    if target_table is not None and all(
-        _has_column(target_table, name) for name in expectation.columns
-    ):
-        frame, match = _join_table(frame, expectation, number, target_table)
+    names = tuple(map(table_column, expectation.columns))
+    if target_table is not None and all(_has_column(target_table, name) for name in names):
+        frame, match = _join_table(frame, expectation, number, target_table, names)
         violates = violates | match.isNotNull()
     return frame, complete & violates
 
 
 def _join_table(
-    frame: DataFrame, expectation: Expectation, number: int, other: DataFrame
+    frame: DataFrame,
+    expectation: Expectation,
+    number: int,
+    other: DataFrame,
+    names: Sequence[str],
 ) -> tuple[DataFrame, Column]:
-    """Left-join the keys of `other`; return the frame and a column, null without a match."""
+    """Left-join the keys `names` of `other`; return the frame and a column, null without match."""
     mark = f"{MASK} {number} found"
     keys = [f"{mark} {i}" for i in range(len(expectation.columns))]
-    names = expectation.references_columns or expectation.columns
     for name in names:
         if not _has_column(other, name):
             raise unknown_column_error(expectation, name, other.columns)

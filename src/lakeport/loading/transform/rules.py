@@ -141,6 +141,7 @@ class RowRules:
         """
         if not self.expected:
             return None
+        from lakeport.loading.batches import Policies
         from lakeport.loading.expect.checks import CheckRecorder, Checks, read_newest_time
 
         config, storage = prepared.config, prepared.storage
@@ -150,8 +151,16 @@ class RowRules:
         read_table = partial(read_delta_table, config, storage, prepared.engine)
         table = table_name(config.table_pattern, stream)
         newest = partial(read_newest_time, prepared, table)
-        views = self.views or {}
-        return Checks(self.expected, recorder, config.mode, views, read_table, table, newest)
+        return Checks(
+            self.expected,
+            recorder,
+            config.mode,
+            self.views or {},
+            read_table,
+            table,
+            Policies(config).name_in_table,
+            newest,
+        )
 
     def plan_batch(self, prepared: PreparedLoad, batch: Batch) -> PlannedBatch:
         """Plan a batch's columns without reading rows; ConfigError for unknown names in rules."""

@@ -105,7 +105,9 @@ class DeltaMerger:
         when = None
         if config.delete_when and not only_keys:
             when = DeleteCondition.parse(config.delete_when)
-        merge_keys = config.merge_keys or key_properties
+        header = config.column_header_format
+        named = config.merge_keys or key_properties
+        merge_keys = [apply_header_case(name, header) for name in named]
         table = self.writer.plan(
             incoming,
             mode=Mode.MERGE,
@@ -118,12 +120,11 @@ class DeltaMerger:
         names = {name.lower(): name for name in rows.names}
         keys = _spell_merge_keys(self.writer.stream, rows, merge_keys)
         mark_column = when.column if when else config.delete_column
-        removing = (mark_column or DELETED_AT) if config.hard_delete else ""
-        deleted = names.get(removing.lower(), "")
+        mark = apply_header_case(mark_column or DELETED_AT, header).lower()
+        deleted = names.get(mark, "") if config.hard_delete else ""
         if deleted and when:
             _check_values(rows.field(deleted), when)
         created, updated = self._time_column("created_at"), self._time_column("updated_at")
-        header = config.column_header_format
         constants = [apply_header_case(name, header) for name in config.constant_columns]
         others = {name.lower() for name in (*keys, *constants, created, updated)}
         own = (n for low, n in names.items() if low not in others and not low.startswith("_sdc_"))
@@ -141,7 +142,7 @@ class DeltaMerger:
         if mark_column is not None and not deleted:
             columns = table.evolution.schema
             empty = {f.name.lower() for f in columns if pa.types.is_null(f.type)}
-            if mark_column.lower() not in empty:
+            if mark not in empty:
                 text = f"there is no column {mark_column!r}: no row was taken for deleted."
                 table = replace(table, warnings=(*table.warnings, text))
         return MergePlan(table, change)

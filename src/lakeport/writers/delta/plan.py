@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,8 +15,10 @@ from lakeport.delta_log.state import MAPPING_MODE, TableState, grow_schema, need
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict
 from lakeport.model import Mode
 from lakeport.schema.evolution import Evolution, EvolutionPolicy, plan_evolution
+from lakeport.schema.hints import find_parent_column, quote_names
 from lakeport.schema.nested import fill_untyped_columns, replace_untyped_columns, to_file_field
 from lakeport.schema.spark_schema import fill_marked_types, write_untyped_marks
+from lakeport.shape import apply_header_case
 
 TARGET_FILE_SIZE = "delta.targetFileSize"
 DEFAULT_PROPERTIES: Mapping[str, str] = {
@@ -236,20 +239,44 @@ def _map_columns(
     Raises:
         SchemaConflict: the table exists without column mapping.
     """
-    names = needs_mapping(schema)
-    if not names or settings.get(MAPPING_MODE, "none") != "none":
-        return ()
-    listed = ", ".join(repr(name) for name in names)
-    if state is not None:
-        raise SchemaConflict(
-            f"the table can't hold a column of the name {listed}: it has no column mapping",
-            "rename the column, land in a new table, or set the table property "
-            "`delta.columnMapping.mode` to `name`.",
+    names, warnings = needs_mapping(schema), tuple[str, ...]()
+    if settings.get(MAPPING_MODE, "none") == "none":
+        if not names:
+            return ()
+        listed = quote_names(names)
+        if state is not None:
+            raise SchemaConflict(
+                f"the table can't hold a column of the name {listed}: it has no column mapping",
+                f"{suggest_plain_name(names[0], schema, state.schema)}; or land in a new table, "
+                "or set the table property `delta.columnMapping.mode` to `name`.",
+            )
+        settings[MAPPING_MODE] = "name"
+        warnings = (
+            f"the names {listed} need column mapping (`columnMapping`): delta-rs (`to_pandas`, "
+            "`to_pyarrow_table`) and Polars can't read the table, Spark, DuckDB, Trino and Athena "
+            f"can. {suggest_plain_name(names[0], schema)}.",
         )
-    settings[MAPPING_MODE] = "name"
+    if state is None:
+        # A feature that takes reader version 3, which lists column mapping as one, too. In tables
+        # of version 2 delta-rs 1.6 does not notice it and reads nulls; DuckDB 1.4 refuses them.
+        settings.setdefault(f"{_FEATURE}timestampNtz", "supported")
+    return warnings
+
+
+def suggest_plain_name(name: str, schema: pa.Schema, table: pa.Schema | None = None) -> str:
+    """Return advice on a column or member that needs column mapping, by its dotted path.
+
+    `table`: the table's columns; None for a new table, where all names may change.
+    """
+    plain = apply_header_case(name, "snake")
+    if name not in schema.names:
+        whole = find_parent_column(name, schema.names)
+        return f"`--column {shlex.quote(f'{whole}=json')}` lands all of {whole!r} as JSON"
+    if table is not None and plain not in table.names:
+        return f"`--rename {shlex.quote(f'{name}={plain}')}` lands it by another name"
     return (
-        f"the names {listed} need column mapping, which some readers of Delta tables lack; "
-        "names without spaces and ,;{}()= do not.",
+        "`column_header_format: snake` (`--set column_header_format=snake`) lands "
+        f"{name!r} as {plain!r}"
     )
 
 

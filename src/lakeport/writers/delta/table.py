@@ -71,15 +71,16 @@ class DeltaTableWriter(TableWriter):
             merge = self.merger.plan(
                 incoming, batch.key_properties, partition_keys, only_keys=batch.has_deleted_keys
             )
-            untyped = merge.table.evolution.untyped
-            return TablePlan(merge.rows, self.merger.sink(merge), merge, untyped=untyped)
+            table, sink = merge.table, self.merger.sink(merge)
+            return TablePlan(merge.rows, sink, merge, table.warnings, table.evolution.untyped)
         plan = self.writer.plan(
             incoming,
             mode=self.config.mode,
             partition_keys=partition_keys,
             policy=self.config.schema_evolution,
         )
-        return TablePlan(plan.schema, self.writer.sink(plan), plan, untyped=plan.evolution.untyped)
+        sink, untyped = self.writer.sink(plan), plan.evolution.untyped
+        return TablePlan(plan.schema, sink, plan, plan.warnings, untyped)
 
     def commit(
         self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, singer_state: bytes | None

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from lakeport.delta_log.actions import DataFile
 from lakeport.delta_log.reader import DeltaLog
-from lakeport.delta_log.state import TableState, file_schema, physical_names
+from lakeport.delta_log.state import TableState, file_schema, needs_mapping, physical_names
 from lakeport.delta_log.transactions import CONTENT, CommitMark, conflict_error, run_app_id
 from lakeport.engine.threads import require_spark
 from lakeport.errors import CommitConflict, ConfigError, RunMismatch, SchemaConflict
@@ -38,6 +38,7 @@ from lakeport.schema.evolution import (
 )
 from lakeport.schema.hints import format_alter_command, quote_names
 from lakeport.schema.types import format_type
+from lakeport.shape import apply_header_case
 from lakeport.writers.delta.bookmarks import DeltaBookmarks, check_unmoved
 from lakeport.writers.delta.commit import (
     LEFT_OUT,
@@ -64,6 +65,7 @@ from lakeport.writers.delta.plan import (
     TableRequest,
     plan_table,
     stored_columns,
+    suggest_plain_name,
 )
 from lakeport.writers.delta.sink import DeltaSink
 
@@ -141,11 +143,16 @@ class DeltaWriter:
             request,
             properties=properties,
             widen=config.type_widening,
-            cluster_by=config.cluster_by,
+            cluster_by=tuple(
+                apply_header_case(name, config.column_header_format) for name in config.cluster_by
+            ),
         )
         plan = plan_table(state, incoming, request)
         if self.engine and not leaves_plain(plan):
             what = f"a commit to {self.uri}, which is no plain Delta table after it,"
+            if state is None and (names := needs_mapping(plan.schema)):
+                advice = suggest_plain_name(names[0], plan.schema)
+                what = f"a new table with a column of the name {names[0]!r} ({advice})"
             require_spark(self.engine, what).check_jars(config.jars)
 
         def json_advice(path: str) -> str:
