@@ -34,7 +34,7 @@ def play_all(columns: int) -> int:
     with tempfile.TemporaryDirectory(prefix="lakeport-first-") as folder:
         player = Player(Path(folder), columns, os.environ, show)
         for step in STEPS:
-            show(f"\r\n# {step.wish}\r\n$ {player.typed(step)}\r\n".encode())
+            show(f"\r\n# {step.wish}\r\n$ {step.command}\r\n".encode())
             if player.play(step).exit_code != step.exit_code:
                 wrong.append(step.name)
     if wrong:

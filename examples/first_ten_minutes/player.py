@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from examples.first_ten_minutes import files
-from examples.first_ten_minutes.script import RUN, Step
+from examples.first_ten_minutes.script import Step
 from examples.first_ten_minutes.terminal import Played, play
-
-_RUN = re.compile(rb"\brun (\d{8}-\d{6}-[0-9a-f]{6})\b")
 
 
 class Player:
@@ -42,16 +39,8 @@ class Player:
             "TERM": "xterm-256color",
         }
         self._echo = echo
-        self._run = ""
-
-    def typed(self, step: Step) -> str:
-        """The command line of a step, with the run that was seen last."""
-        return step.command.replace(RUN, self._run)
 
     def play(self, step: Step, more: Mapping[str, str] | None = None) -> Played:
         """Run a step's command, with more in its environment than the player's."""
         environment = {**self._environment, **(more or {})}
-        played = play(self.typed(step), self._columns, self._folder, environment, self._echo)
-        for found in _RUN.findall(played.output):
-            self._run = found.decode()
-        return played
+        return play(step.command, self._columns, self._folder, environment, self._echo)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-RUN = "RUN"
-"""Stands for the newest run's id, which people copy from the screen."""
-
 
 @dataclass(frozen=True)
 class Step:
@@ -34,7 +31,7 @@ _START = (
     Step("land", "Land it.", "lakeport land people.csv --to ./lake"),
     Step("preview", "Is it there?", "lakeport table preview ./lake/people"),
     Step("again", "The same file, by mistake.", "lakeport land people.csv --to ./lake"),
-    Step("undo", "Take that back.", f"lakeport table undo ./lake/people {RUN}"),
+    Step("undo", "Take that back.", "lakeport table undo ./lake/people --yes"),
     Step("once", "Only what is new.", "lakeport land people.csv --to ./lake --once"),
 )
 _FILES = (

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from lakeport.lake.records import (
         AlterReport,
         CompactReport,
+        DropReport,
         History,
         HistoryEntry,
         OptimizeReport,
@@ -115,6 +116,7 @@ __all__ = [
     "DatabaseSource",
     "DestinationConfig",
     "DestinationError",
+    "DropReport",
     "EngineReport",
     "Expectation",
     "ExpectationFailed",
@@ -215,7 +217,7 @@ _HOMES = {
         "lakeport.streams": "LandingStream StreamStatus land_stream",
         "lakeport.lake.query": "sql",
         "lakeport.lake.records": (
-            "AlterReport CompactReport History HistoryEntry OptimizeReport "
+            "AlterReport CompactReport DropReport History HistoryEntry OptimizeReport "
             "PartitionReport RestoreReport SingerState TableColumn TableDescription "
             "UndoReport VacuumReport"
         ),

@@ -20,7 +20,7 @@ def format_count(value: float | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.0f}"
 
 
-def pluralize(value: int, thing: str) -> str:
+def pluralize(value: float | None, thing: str) -> str:
     """Format a number with a noun, in the plural unless the number is 1.
 
     Example:

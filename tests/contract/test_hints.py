@@ -116,6 +116,10 @@ SITUATIONS: dict[str, tuple[str, ...]] = {
     "had before": ("v\n1\n", "v\n1\n", LAND, "`(--once)`"),
     "nothing aside": ("v\n1\n", "", "quarantine replay {lake} t", "`lakeport (quarantine show [^`]+)`"),
     "undone": ("v\n1\n", "v\n2\n", f"{LAND} --run-id r; table undo {{lake}}/t r; table undo {{lake}}/t r", COMMAND),
+    "undo says yes": ("v\n1\n", "v\n2\n", f"{LAND}; table undo {{lake}}/t", COMMAND),
+    "drop says yes": ("v\n1\n", "", "table drop {lake}/t", "`lakeport (table drop [^`]+)`"),
+    "dropped": ("v\n1\n", "", "table drop {lake}/t --yes", COMMAND, "--yes"),
+    "made by the run": ("v\n1\n", "", "table undo {lake}/t", COMMAND, "--yes"),
     "a table has no runs": ("v\n1\n", "", "runs {lake}/t", "`lakeport (table history [^`]+)`"),
     "a table is no lake": ("v\n1\n", "", "sql {lake}/t 'SELECT * FROM t'", COMMAND),
     "its lake has": ("v\n1\n", "", "runs {lake}/t", "`lakeport (runs [^`]+)`"),
@@ -157,7 +161,6 @@ SITUATIONS: dict[str, tuple[str, ...]] = {
 
 # Those whose commands, or the named ones, only Spark runs.
 BY_SPARK = (
-    "undone",
     "wrapped",
     "item",
     "object for text",

@@ -17,7 +17,6 @@ from deltalake import DeltaTable
 
 import lakeport
 from lakeport.cli.app import main
-from lakeport.engine.spark.delta.transaction import DeltaTransaction
 from lakeport.errors import (
     CommitConflict,
     ConfigError,
@@ -25,6 +24,7 @@ from lakeport.errors import (
     SourceError,
     Unreachable,
 )
+from lakeport.storage.local import LocalStorage
 from tests.emulators import Azurite, Minio
 
 _numbers = count()
@@ -138,8 +138,9 @@ def test_what_keeps_a_table_in_order_is_found_when_its_answer_is_lost(
     assert (done.files_removed, done.files_added, done.version) == (2, 1, 2)
     assert 0 < done.bytes_added < done.bytes_removed
     with monkeypatch.context() as patch:
-        patch.setattr(DeltaTransaction, "commit_actions", losing(DeltaTransaction.commit_actions))
-        assert table.undo("r2").to_dict() == {"version": 3, "restored": 0, "undone": [1]}
+        patch.setattr(LocalStorage, "put", losing(LocalStorage.put))
+        undone = table.undo("r2")
+        assert (undone.version, undone.restored, undone.undone) == (3, 0, (1,))
         assert table.restore(2).version == 4
     assert DeltaTable(str(tmp_path / "t")).version() == 4
     assert sorted(DeltaTable(str(tmp_path / "t")).to_pyarrow_table()["id"].to_pylist()) == [1, 2]
@@ -186,7 +187,8 @@ def test_a_table_is_looked_at_undone_and_kept_in_order(
     with pytest.raises(SourceError, match="no commit of a run 'c'") as absent:
         table.undo("c")
     assert f"b, {nameless.run_id}, a" in absent.value.hint
-    assert table.undo("b").to_dict() == {"version": 3, "restored": 1, "undone": [2]}
+    undone = table.undo("b")
+    assert (undone.version, undone.restored, undone.undone) == (3, 1, (2,))
     assert lake.ids() == [1, 2, 3]
     assert "more" not in lake.delta().to_pyarrow_table().column_names
     with pytest.raises(SourceError, match="undone already, by version 3"):

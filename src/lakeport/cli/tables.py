@@ -29,12 +29,13 @@ from lakeport.cli.output.help import KEEP, LOOK, Guard, command_help, make_group
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import EngineReport
 from lakeport.schema.hints import format_command
-from lakeport.units import format_count, format_size
+from lakeport.units import format_count, format_size, pluralize
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakeport.config.base import DestinationConfig
+    from lakeport.lake.records import DropReport, UndoReport
     from lakeport.lake.runs import LakeRun
     from lakeport.lake.table import Table
     from lakeport.lake.tables import LakeTable
@@ -71,6 +72,11 @@ DELETES = (
     "no version that is kept needs them; the same command deletes the rest.",
 )
 """Message and hint for an interrupted command that commits (above) or deletes files (here)."""
+DROPS = (
+    "some of the table may be gone already",
+    "the same command drops the rest; a local table is moved as a whole.",
+)
+"""Message and hint for an interrupted `table drop`."""
 
 
 TableName = Annotated[
@@ -148,6 +154,45 @@ class Invocation:
     def facts(self, facts: dict[str, Any]) -> None:
         """Print facts about the table."""
         self.output.facts(self.name, self.printable_facts(facts))
+
+    def confirm(self, plan: str, *command: str, yes: bool, unasked: bool = False) -> None:
+        """Print what a command will do, and ask on a terminal; raise unless it may be done.
+
+        Args:
+            plan: what will be done, as a sentence without its full stop.
+            command: words of the command, such as `table`, `undo`; the hint adds `--yes`.
+            yes: whether the user has agreed by `--yes`.
+            unasked: whether it may be done where nobody can be asked, even without `yes`.
+
+        Raises:
+            ConfigError: nobody can be asked, and `yes` and `unasked` are false.
+            typer.Exit: the answer was no; nothing was changed.
+        """
+        output = self.output
+        terminal = isinstance(output, Console) and output.interactive and sys.stdin.isatty()
+        if not (yes or unasked or terminal):
+            # The output adds `--set` to a command without `--to`.
+            table = self.words if "--to" in self.words else (self.name,)
+            given = format_command(*command, *table, "--yes")
+            raise ConfigError(
+                f"nobody was asked, so nothing was changed: {plan}", f"{given} does it."
+            )
+        if isinstance(output, Console):
+            output.close()
+            output.say(f"{plan}.", hanging=2)
+            if terminal and not yes and not _ask("Go on?"):
+                output.say("nothing was changed")
+                raise typer.Exit(1)
+            output.begin(f"working on {self.name}")
+
+
+def _ask(question: str) -> bool:
+    """Ask a yes-or-no question on the terminal; anything but `y` or `yes`, and Ctrl-C, means no."""
+    try:
+        return typer.confirm(question)
+    except typer.Abort:
+        typer.echo()
+        return False
 
 
 def lake_command(body: Body, name: object = LakeName) -> Body:
@@ -540,20 +585,89 @@ def restore(
     command.output.facts(f"{command.name} is as in version {version}", done)
 
 
+Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking, as scripts need.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and stop there.")]
+
+
 @table.command(
     "undo",
-    **command_help(KEEP, "lakeport runs ./lake", "lakeport table undo ./lake/flights RUN_ID"),
+    **command_help(
+        KEEP,
+        "lakeport table undo ./lake/flights",
+        "lakeport table undo ./lake/flights RUN_ID --yes",
+    ),
 )
 @table_command(COMMITS)
 def undo(
     command: Invocation,
     run_id: Annotated[
-        str, typer.Argument(metavar="RUN_ID", help="The run's id, or the name in its report.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="[RUN_ID]", help="The run's id, or the name in its report; default: the last."
+        ),
+    ] = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
 ) -> None:
-    """Restore a table to its version before a run, if nothing has changed it since."""
-    done = command.table.undo(run_id).to_dict()
-    command.output.facts(f"{command.name} is as before {run_id}", done)
+    """Undo a table's last run, or RUN_ID; or bring back a table that was dropped."""
+    done = command.table.undo(run_id or "", dry_run=True)
+    if not dry_run:
+        # A script that names the run knows what it undoes.
+        plan = _describe_undo(command.name, done)
+        command.confirm(plan, "table", "undo", yes=yes, unasked=run_id is not None)
+        done = command.table.undo(done.run_id)
+    facts = done.to_dict()
+    if not (command.json or dry_run):
+        del facts["dry_run"]
+    if not (command.json or done.run_id):
+        facts = _drop_empty(facts)
+    title = command.name if dry_run else f"{command.name} is as before {done.run_id or 'its drop'}"
+    command.output.facts(title, command.printable_facts(facts))
+
+
+def _describe_undo(name: str, plan: UndoReport) -> str:
+    """Return a sentence on what undoing a run does to a table, without its full stop."""
+    if not plan.run_id:
+        rows = "?" if plan.rows_after is None else pluralize(plan.rows_after, "row")
+        dropped = "" if plan.committed is None else format_time(plan.committed)
+        return f"this brings back {name}, which was dropped at {dropped}, with {rows}"
+    made = f"version {', '.join(map(format_count, plan.undone))}"
+    when = "" if plan.committed is None else f" at {format_time(plan.committed)}"
+    return (
+        f"this undoes run {plan.run_id}, which made {made}{when}: {name} has "
+        f"{pluralize(plan.rows_before, 'row')}, and will have the {format_count(plan.rows_after)} "
+        f"of version {plan.restored}"
+    )
+
+
+@table.command(
+    "drop",
+    **command_help(
+        KEEP, "lakeport table drop ./lake/flights", "lakeport table undo ./lake/flights"
+    ),
+)
+@table_command(DROPS)
+def drop(command: Invocation, yes: Yes = False, dry_run: DryRun = False) -> None:
+    """Drop a table. A local one can be brought back for a day, by `lakeport table undo`."""
+    done = command.table.drop(dry_run=True)
+    if not dry_run:
+        command.confirm(_describe_drop(command, done), "table", "drop", yes=yes)
+        done = command.table.drop()
+    facts = done.to_dict()
+    if not (command.json or dry_run):
+        del facts["dry_run"]
+    title = command.name if dry_run else f"{command.name} is dropped"
+    command.output.facts(title, command.printable_facts(facts))
+
+
+def _describe_drop(command: Invocation, plan: DropReport) -> str:
+    """Return a sentence on what dropping a table does, without its full stop."""
+    size = f"{pluralize(plan.rows, 'row')} in {pluralize(plan.files, 'file')}"
+    what = f"this drops {command.name}, {size}, {format_size(plan.bytes)}"
+    if plan.kept_until is None:
+        return f"{what}, which can't be brought back: the store has no renaming"
+    back = format_command("table", "undo", command.name)
+    return f"{what}; until {format_time(plan.kept_until)}, {back} brings it back"
 
 
 @table.command(

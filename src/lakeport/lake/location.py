@@ -22,8 +22,11 @@ from lakeport.config.load import load_target
 from lakeport.destinations import delta_session, open_storage
 from lakeport.engine.base import SessionRequest
 from lakeport.engine.threads import choose_engine
-from lakeport.errors import ConfigError, DestinationError
+from lakeport.errors import ConfigError, DestinationError, PermissionRefused
+from lakeport.sources.target import open_folder_storage
 from lakeport.storage.base import clean_prefix
+from lakeport.storage.local import LocalStorage
+from lakeport.writers.naming import HOME
 
 if TYPE_CHECKING:
     from lakeport.delta_log.reader import Contents, DeltaLog
@@ -57,6 +60,25 @@ class TableLocation:
     def uri(self) -> str:
         """The table's URI as users write it."""
         return self.storage.uri(self.folder)
+
+    def find_lake(self) -> tuple[Storage, str]:
+        """Return the storage of the table's lake, and the table's folder below that.
+
+        The lake is the nearest folder above the table that has a folder `_lakeport`; if none has
+        one, the folder right above.
+        """
+        nearest, path, name = None, self.uri.rstrip("/"), ""
+        while path.rpartition("/")[0].rpartition("/")[2]:
+            path, _, last = path.rpartition("/")
+            name = f"{last}/{name}".rstrip("/")
+            lake = open_folder_storage(self.config, path) or LocalStorage(path)
+            try:
+                if HOME in lake.list_folder("").folders:
+                    return lake, name
+            except PermissionRefused:
+                break
+            nearest = nearest or (lake, name)
+        return nearest or (self.storage, self.folder)
 
     @property
     def jars(self) -> frozenset[str]:

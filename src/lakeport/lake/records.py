@@ -403,14 +403,49 @@ class RestoreReport(PlainRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class UndoReport(RestoreReport):
-    """Result of `undo`: the new version, the version restored, and the run's own versions.
+class UndoReport(PlainRecord):
+    """Result of `undo`: the run, or the drop, with the table's rows before and after.
 
     Attributes:
+        run_id: the run's id or name; empty if a drop was undone.
+        committed: when its last commit was made, or the table was dropped; None if unknown.
+        rows_before: the table's rows before the undo; None where files don't say.
+        rows_after: its rows after that; None where files don't say.
+        version: the version that it made; the newest one in a dry run. None for a drop.
+        restored: the version whose contents came back; None for a drop.
         undone: the versions that the run had made, oldest first.
+        dry_run: nothing was changed.
     """
 
-    undone: tuple[int, ...]
+    run_id: str
+    committed: datetime | None
+    rows_before: int | None
+    rows_after: int | None
+    version: int | None = None
+    restored: int | None = None
+    undone: tuple[int, ...] = ()
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropReport(PlainRecord):
+    """Result of `drop`: what the table held, and until when it can be brought back.
+
+    Attributes:
+        format: `delta`, `parquet` or `csv`.
+        rows: its rows; None where files don't say.
+        files: how many data files.
+        bytes: their size together.
+        kept_until: until then at least `undo` brings it back; None if nothing does.
+        dry_run: nothing was changed.
+    """
+
+    format: str
+    rows: int | None
+    files: int
+    bytes: int
+    kept_until: datetime | None
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)

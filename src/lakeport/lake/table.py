@@ -23,6 +23,7 @@ from lakeport.errors import LakeportError, SourceError
 from lakeport.lake.records import (
     AlterReport,
     CompactReport,
+    DropReport,
     History,
     OptimizeReport,
     RestoreReport,
@@ -244,7 +245,7 @@ class Table:
     def vacuum(
         self, *, retain_hours: int | None = None, dry_run: bool = False, force: bool = False
     ) -> VacuumReport:
-        """Delete files that no version within the retention needs.
+        """Delete files that no version within the retention needs, and tables dropped a day ago.
 
         Args:
             retain_hours: keep what was in use within this time; the table's own retention, at
@@ -257,15 +258,19 @@ class Table:
             ConfigError: a retention that needs `force`.
             SourceError: this is not a Delta table.
         """
+        from lakeport.lake.drop import empty_bin
         from lakeport.lake.maintenance import check_retention_hours, vacuum
 
         check_retention_hours(retain_hours, force=force)
         contents = self._read_contents()
         newest = contents.state.version
         with self._open_session("VACUUM", contents, writes=True) as session:
-            return vacuum(
+            done = vacuum(
                 session, self._location, newest, retain_hours, dry_run=dry_run, force=force
             )
+        if not dry_run:
+            empty_bin(self._location)
+        return done
 
     def alter(self, column: str, type_: str, *, dry_run: bool = False) -> AlterReport:
         """Change a column's type in one commit, if every value survives the change.
@@ -305,29 +310,67 @@ class Table:
         versions = self._read_versions()
         if versions.find_version(version, None) == versions.find_newest():
             raise SourceError(f"{self.uri} is at version {version} already", "name an older one.")
-        with self._open_session("RESTORE", writes=True) as session:
-            return restore(session, self._location, version)
+        return restore(self._location, version)
 
-    def undo(self, run_id: str) -> UndoReport:
-        """Undo a run in one commit, if nothing else has changed the table since.
+    def undo(self, run_id: str = "", *, dry_run: bool = False) -> UndoReport:
+        """Undo a run in one commit, if nothing else has changed the table since; or undo a drop.
 
-        The run's name is free again: the same run repeated lands everything anew.
+        The run's name is free again: the same run repeated lands everything anew. Of a table that
+        was dropped, and can be brought back, the drop is the last thing that is undone.
 
         Args:
-            run_id: the run's id, or the name that its report gives.
+            run_id: the run's id, or the name that its report gives; empty for the last run.
+            dry_run: tell what would be done, and change nothing.
 
         Raises:
             SourceError: this is not a Delta table, it has no such run, the run made the table, or
                 files of the version before are gone.
             CommitConflict: others have changed the table since; the message says who and what.
-        """
-        from lakeport.lake.undo import find_run_versions, undo
 
-        # A wrong name fails before Spark starts.
+        Example:
+            >>> plan = table.undo(dry_run=True)  # doctest: +SKIP
+            >>> plan.run_id, plan.rows_before, plan.rows_after  # doctest: +SKIP
+            ('monday', 6, 3)
+        """
+        from lakeport.lake.undo import plan_undo, undo
+
         versions = self._read_versions()
-        find_run_versions(versions.log.commits_back_from(versions.find_newest()), run_id, self.uri)
-        with self._open_session("`undo`", writes=True) as session:
-            return undo(session, self._location, run_id)
+        if versions.files.newest < 0 and not run_id and (found := self._undo_drop(dry_run)):
+            return found
+        versions.find_newest()
+        if dry_run:
+            return plan_undo(self._location, versions.files, run_id)
+        return undo(self._location, run_id)
+
+    def _undo_drop(self, dry_run: bool) -> UndoReport | None:
+        """Bring a dropped table back; None if it was not dropped, or there is one again."""
+        from lakeport.lake.drop import bring_back, find_dropped
+
+        found = find_dropped(self._location)
+        if found is None or next(iter(self._location.storage.list(self._location.folder)), None):
+            return None
+        dropped, path = found
+        done = UndoReport("", dropped, 0, Table(path).describe().rows, dry_run=dry_run)
+        if not dry_run:
+            bring_back(self._location)
+        return done
+
+    def drop(self, *, dry_run: bool = False) -> DropReport:
+        """Drop the table, and what its lake keeps about it: a load makes it anew.
+
+        A local table is moved into the lake's bin, from where `undo` brings it back for a day.
+        Elsewhere its objects are deleted, and nothing brings them back.
+
+        Args:
+            dry_run: tell what would be done, and change nothing.
+
+        Raises:
+            SourceError: there is no table, or this is a folder of tables.
+            CommitConflict: another program goes on writing into the table.
+        """
+        from lakeport.lake.drop import drop, plan_drop
+
+        return (plan_drop if dry_run else drop)(self._location, self.describe())
 
     def state(self) -> SingerState | None:
         """Return the newest Singer STATE in the log, which belongs to the table's rows.

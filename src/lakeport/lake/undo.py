@@ -1,30 +1,35 @@
 """Bring back an older version of a table: a given one, or the one before a run.
 
 One commit takes away the files that came since and brings back those that went, as Delta's RESTORE
-does, but without a Spark job. It sets the counters of runs back, too: the same run repeated is not
-taken for one that is done.
+does, but without a Spark job; a plain table needs no Spark at all. The commit sets the counters of
+runs back, too: the same run repeated is not taken for one that is done.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from lakeport.delta_log.actions import DataFile, transaction_action
-from lakeport.delta_log.reader import ALL, Commit, Contents, DeltaLog
+from lakeport.delta_log.actions import DataFile, count_rows, transaction_action
+from lakeport.delta_log.reader import ALL, Commit, Contents, DeltaLog, LogFiles
 from lakeport.delta_log.transactions import CommitInfo
+from lakeport.destinations import delta_session
+from lakeport.engine.threads import require_spark
 from lakeport.errors import CommitConflict, SourceError
 from lakeport.lake.records import RestoreReport, UndoReport
-from lakeport.lake.snapshots import missing_files_error
 from lakeport.lake.versions import build_history_entry
 from lakeport.schema.hints import format_command
+from lakeport.units import pluralize
 from lakeport.writers.delta.commit import TableTransaction
+from lakeport.writers.delta.plain import is_plain
 
 if TYPE_CHECKING:
-    from lakeport.engine.spark.delta.session import DeltaSession
     from lakeport.lake.location import TableLocation
 
 _HARMLESS = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "REORG"})
@@ -80,53 +85,115 @@ def find_run_versions(commits: Iterable[Commit], run_id: str, uri: str) -> tuple
     if undone[0] == 0:
         raise SourceError(
             f"run {run_id!r} made {uri}: there is no version before it",
-            "delete the table's folder, if nobody else uses it.",
+            f"{format_command('table', 'drop', uri)} takes the whole table away.",
         )
     return undone
 
 
-def undo(session: DeltaSession, location: TableLocation, run_id: str) -> UndoReport:
+def find_last_run(commits: Iterable[Commit], uri: str) -> str:
+    """Return the id or name of the run that changed a table last; raise if another program did.
+
+    The table's commits come newest first. Undone runs, and maintenance, are passed over.
+
+    Raises:
+        SourceError: the log has no run, or another program has changed the table since.
+    """
+    for commit, void_by in _mark_void_commits(commits):
+        if void_by >= 0 or commit.info.get("operation") in _HARMLESS:
+            continue
+        if name := next(iter(_list_run_names(commit)), ""):
+            return name
+        restored = format_command("table", "restore", uri, "--version", str(commit.version - 1))
+        raise SourceError(
+            f"no run of lakeport made the last change of {uri}: {_format_commits([commit])}",
+            f"{restored} brings back the version before it."
+            if commit.version
+            else f"{format_command('table', 'drop', uri)} takes the whole table away.",
+        )
+    raise SourceError(
+        f"the log of {uri} names no run that could be undone",
+        f"{format_command('table', 'history', uri)} shows what it has.",
+    )
+
+
+def plan_undo(location: TableLocation, files: LogFiles, run_id: str) -> UndoReport:
+    """Return what undoing a run (id or name; empty: the last one) would do; change nothing.
+
+    Raises:
+        SourceError: there is no such run, no version before it, or files of that are gone.
+        CommitConflict: others have changed the table since.
+    """
+    log, uri, newest = location.log, location.uri, files.newest
+    run_id = run_id or find_last_run(log.commits_back_from(newest), uri)
+    undone = find_run_versions(log.commits_back_from(newest), run_id, uri)
+    then, now = files.read_contents(undone[0] - 1), files.read_contents(newest)
+    _check_files_exist(location, files, then, now)
+    last = log.read_commit(undone[-1])
+    return UndoReport(
+        run_id=run_id,
+        committed=None if last is None else build_history_entry(last).timestamp,
+        rows_before=count_rows(now.files),
+        rows_after=count_rows(then.files),
+        version=newest,
+        restored=undone[0] - 1,
+        undone=undone,
+        dry_run=True,
+    )
+
+
+def undo(location: TableLocation, run_id: str) -> UndoReport:
     """Undo a run (id or name): commit the contents of the version before it as a new version.
 
     Raises:
         SourceError: there is no such run, no version before it, or files of that are gone.
         CommitConflict: others have changed the table since, or do so now.
     """
-    log = location.log
-    txn = _begin_transaction(session, log)
-    undone = find_run_versions(log.commits_back_from(txn.version), run_id, location.uri)
-    before = undone[0] - 1
-    return UndoReport(_commit_old_contents(txn, location, before), before, undone)
+    with _begin_transaction(location, "`undo`") as txn:
+        files = location.log.list_files()
+        plan = plan_undo(location, files, run_id)
+        version = _commit_old_contents(txn, location, files, plan.undone[0] - 1)
+    return replace(plan, version=version, dry_run=False)
 
 
-def restore(session: DeltaSession, location: TableLocation, version: int) -> RestoreReport:
+def restore(location: TableLocation, version: int) -> RestoreReport:
     """Commit the contents of an older version as a new one.
 
     Raises:
         SourceError: files of that version are gone.
         CommitConflict: others change the table at the same time.
     """
-    log = location.log
-    made = _commit_old_contents(_begin_transaction(session, log), location, version)
+    with _begin_transaction(location, "RESTORE") as txn:
+        made = _commit_old_contents(txn, location, location.log.list_files(), version)
     return RestoreReport(made, version)
 
 
-def _begin_transaction(session: DeltaSession, log: DeltaLog) -> TableTransaction:
-    """Read the newest version; return a transaction on it."""
-    return TableTransaction(log, log.read_newest_contents(ALL), lambda: session)
+@contextmanager
+def _begin_transaction(location: TableLocation, operation: str) -> Iterator[TableTransaction]:
+    """Yield a transaction on the newest version; Spark starts for tables that are not plain.
+
+    Raises ConfigError if the table needs Spark and the engine has none; `operation` is its name.
+    """
+    contents = location.log.read_newest_contents(ALL)
+    with location.open_engine() as engine:
+        config, storage = location.config, location.storage
+        session = delta_session(config, storage, engine, location.folder)
+        by_log = engine.commits_by_log and contents is not None and is_plain(contents.state)
+        if not by_log:
+            require_spark(engine, operation)
+        yield TableTransaction(location.log, contents, None if by_log else session)
 
 
-def _commit_old_contents(txn: TableTransaction, location: TableLocation, version: int) -> int:
+def _commit_old_contents(
+    txn: TableTransaction, location: TableLocation, files: LogFiles, version: int
+) -> int:
     """Commit the files, metadata and run counters of an older version; return the new version.
 
     Raises SourceError if data files of the older version are missing.
     """
     log = location.log
-    files = log.list_files()
     then, now = (files.read_contents(number) for number in (version, txn.version))
+    _check_files_exist(location, files, then, now)
     back, away = _diff_files(then, now), _diff_files(now, then)
-    if log.find_missing(back):
-        raise missing_files_error(location.uri, version)
     txn.read_all()
     was, is_now = _drop_null_metadata(then), _drop_null_metadata(now)
     if was != is_now:
@@ -145,6 +212,38 @@ def _commit_old_contents(txn: TableTransaction, location: TableLocation, version
         "tableSizeAfterRestore": sum(file.bytes for file in then.files),
     }
     return txn.commit(actions, CommitInfo(name="RESTORE", version=version, metrics=metrics))
+
+
+def _check_files_exist(
+    location: TableLocation, files: LogFiles, then: Contents, now: Contents
+) -> None:
+    """Raise SourceError if a version lacks data files; it names them, and versions that are whole.
+
+    Files that the newest version has, too, are not looked up.
+    """
+    log, version = location.log, then.state.version
+    missing = log.find_missing(_diff_files(then, now))
+    if not missing:
+        return
+
+    def is_whole(number: int) -> bool:
+        return not log.find_missing(_diff_files(files.read_contents(number), now))
+
+    # VACUUM deletes what went first: from the first whole version on, all are.
+    later = range(version + 1, now.state.version)
+    first = version + 1 + bisect_left(later, True, key=is_whole)
+    command = format_command("table", "restore", location.uri, "--version", str(first))
+    shown = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
+    raise SourceError(
+        f"version {version} of {location.uri} lacks data files that it had: "
+        f"{len(missing)} of {pluralize(len(then.files), 'file')}, {shown}",
+        "`vacuum`, or somebody else, has deleted them, and they can't be brought back. "
+        + (
+            f"The oldest version that can is {first}: {command}."
+            if first < now.state.version
+            else "No older version can."
+        ),
+    )
 
 
 def _read_run_counters(log: DeltaLog, version: int, newest_version: int) -> dict[str, int]:

@@ -8,6 +8,7 @@ import errno
 import hashlib
 import os
 import secrets
+import shutil
 import time
 import uuid
 import zlib
@@ -306,6 +307,22 @@ class LocalStorage(Storage):
         """Remove a file; fine if there is none."""
         with translate_os_errors("delete", self.uri(key)):
             self._path(key).unlink(missing_ok=True)
+
+    def move_folder(self, source: str, target: str) -> None:
+        """Rename a folder; ObjectExists if something has the new name."""
+        start, end = self._path(source), self._path(target)
+        with translate_os_errors("move", self.uri(source)):
+            make_folder(end.parent)
+            if os.path.lexists(end):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(end))
+            start.rename(end)
+            sync_folder(start.parent)
+            sync_folder(end.parent)
+
+    def delete_folder(self, key: str) -> None:
+        """Delete a folder with all that it holds."""
+        with translate_os_errors("delete", self.uri(key)):
+            shutil.rmtree(self._path(key))
 
     def checks(self, *, tables: bool = False) -> Iterator[CheckItem]:
         """Write and delete a probe file; yield items for writes and for create-only writes."""

@@ -41,7 +41,8 @@ def test_a_description_is_short_where_it_is_shown() -> None:
 def test_documents_hold_plain_values_only() -> None:
     entry = HistoryEntry(1, MOMENT, "WRITE", "Append", 1, 0, None, 9, "r", None)
     assert entry.to_dict()["timestamp"] == "2024-05-01T10:30:00+00:00"
-    assert UndoReport(3, 1, (2,)).to_dict() == {"version": 3, "restored": 1, "undone": [2]}
+    undone = UndoReport("r", MOMENT, 3, 2, 3, 1, (2,)).to_dict()
+    assert (undone["committed"], undone["undone"]) == ("2024-05-01T10:30:00+00:00", [2])
     assert VacuumReport(2, deleted=1, bytes=9).to_dict() == {"deleted": 1, "bytes": 9, "version": 2}
     dry = VacuumReport(2, dry_run=True, files=("a",))
     assert dry.to_dict() == {"dry_run": True, "version": 2, "files": ["a"]}

@@ -1,15 +1,22 @@
-"""Which versions a run has made, and whether it can be undone."""
+"""Which versions a run has made, whether it can be undone, and undoing it without Spark."""
 
 from __future__ import annotations
 
+import io
+import json
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
+import lakeport
+from lakeport.cli.app import main
 from lakeport.delta_log.reader import Commit
 from lakeport.delta_log.transactions import CommitMark
 from lakeport.errors import CommitConflict, SourceError
-from lakeport.lake.undo import find_run_versions
+from lakeport.lake.undo import find_last_run, find_run_versions
 
 
 def commit(number: int, run: str = "", operation: str = "WRITE", **parameters: Any) -> Commit:
@@ -48,3 +55,105 @@ def test_a_version_that_was_brought_back_stands_for_itself() -> None:
     untold = [commit(0, "a"), commit(1, "b"), commit(2, "", "RESTORE", timestamp="2024-01-01")]
     with pytest.raises(CommitConflict, match="RESTORE"):
         find_run_versions(newest_first(*untold), "b", "t")
+
+
+def test_the_last_run_is_found_unless_another_program_came_after_it() -> None:
+    log = [commit(0, "a"), commit(1, "b"), commit(2, "", "OPTIMIZE")]
+    assert find_last_run(newest_first(*log), "t") == "b"
+    undone = [*log, commit(3, "", "RESTORE", version=0)]
+    assert find_last_run(newest_first(*undone), "t") == "a"
+    with pytest.raises(SourceError, match=r"version 3 \(DELETE by delta-rs:1\)") as caught:
+        find_last_run(newest_first(*log, commit(3, "", "DELETE")), "t")
+    assert "`lakeport table restore t --version 2`" in caught.value.hint
+    with pytest.raises(SourceError, match="names no run"):
+        find_last_run([], "t")
+
+
+class Terminal(io.StringIO):
+    """Stands for a terminal on which somebody types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def land(lake: Path, *ids: int, run: str) -> None:
+    lakeport.land(pa.table({"id": ids}), lake, table="t", run_id=run, partition_keys=["id"])
+
+
+def read(lake: Path) -> list[int]:
+    """The rows as delta-rs reads them."""
+    return sorted(DeltaTable(str(lake / "t")).to_pyarrow_table()["id"].to_pylist())
+
+
+def test_a_plain_table_is_undone_and_restored_without_spark(tmp_path: Path) -> None:
+    land(tmp_path, 1, 2, run="a")
+    lakeport.land(pa.table({"id": [3], "v": ["x"]}), tmp_path, table="t", run_id="b")
+    table = lakeport.Table(tmp_path / "t")
+    plan = table.undo(dry_run=True)
+    assert (plan.run_id, plan.rows_before, plan.rows_after) == ("b", 3, 2)
+    assert (plan.version, plan.restored, plan.undone, plan.dry_run) == (1, 0, (1,), True)
+    assert read(tmp_path) == [1, 2, 3]
+    done = table.undo()
+    assert (done.version, done.dry_run, done.committed) == (2, False, plan.committed)
+    assert read(tmp_path) == [1, 2]
+    assert "v" not in DeltaTable(str(tmp_path / "t")).to_pyarrow_table().column_names
+    last = DeltaTable(str(tmp_path / "t")).history(1)[0]
+    assert (last["operation"], last["operationParameters"]["version"]) == ("RESTORE", 0)
+    assert table.restore(1).version == 3
+    assert read(tmp_path) == [1, 2, 3]
+    assert table.undo("b").version == 4
+    land(tmp_path, 3, run="b")  # not taken for the one undone
+    assert read(tmp_path) == [1, 2, 3]
+
+
+def test_files_that_are_gone_are_named_before_anything_is_done(tmp_path: Path) -> None:
+    for number, mode in enumerate(("append", "overwrite", "overwrite", "overwrite")):
+        rows = pa.table({"id": [number]})
+        lakeport.land(rows, tmp_path, table="t", mode=mode, run_id=f"r{number}")
+    first, *_ = DeltaTable(str(tmp_path / "t"), version=0).file_uris()
+    Path(first).unlink()
+    table = lakeport.Table(tmp_path / "t")
+    with pytest.raises(SourceError, match="1 of 1 file, part-") as caught:
+        table.restore(0)
+    assert Path(first).name in caught.value.message
+    assert "`lakeport table restore" in caught.value.hint and "--version 1`" in caught.value.hint
+    second, third = (DeltaTable(str(tmp_path / "t"), version=v).file_uris()[0] for v in (1, 2))
+    for uri in (second, third):
+        Path(uri).unlink()
+    with pytest.raises(SourceError, match=r"version 2 of .* lacks data files") as caught:
+        table.undo(dry_run=True)
+    assert "No older version can" in caught.value.hint
+    assert table.describe().version == 3
+
+
+def test_the_command_says_what_it_will_do_and_needs_a_yes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(tmp_path, 1, run="a")
+    for run in ("b", "c", "d"):
+        land(tmp_path, 2, 3, run=run)
+    uri = str(tmp_path / "t")
+    assert main(["table", "undo", uri]) == 2
+    said = capsys.readouterr().err
+    assert (
+        "undoes run d, which made version 3 at " in said
+        and "has 7 rows, and will have the 5 of version 2" in said
+    )
+    assert f"`lakeport table undo {uri} --yes`" in said
+    assert main(["table", "undo", uri, "--json"]) == 2
+    assert "--yes" in json.loads(capsys.readouterr().err)["error"]["hint"]
+    assert main(["table", "undo", uri, "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["undone"] == [3]
+    assert read(tmp_path) == [1, 2, 2, 2, 3, 3, 3]
+    assert main(["table", "undo", uri, "--yes"]) == 0
+    assert "this undoes run d" in capsys.readouterr().out
+    assert main(["table", "undo", uri, "c"]) == 0  # who names the run needs no other word
+    assert read(tmp_path) == [1, 2, 3]
+
+    monkeypatch.setattr("lakeport.cli.output.console.terminal_width", lambda _: 80)
+    for answer, code, rows in (("n\n", 1, [1, 2, 3]), ("", 1, [1, 2, 3]), ("y\n", 0, [1])):
+        monkeypatch.setattr("sys.stdin", Terminal(answer))
+        assert main(["table", "undo", uri]) == code
+        assert read(tmp_path) == rows
+    assert main(["table", "undo", uri, "--yes"]) == 3
+    assert f"`lakeport table drop {uri}`" in capsys.readouterr().err.replace("\n", " ")

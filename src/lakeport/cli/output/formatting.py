@@ -30,7 +30,9 @@ REPORT_COLUMNS = ("stream", "rows", "files", "size", "version", "seconds", "tabl
 REPORT_SPARE = ("table", "seconds", "version", "files", "size")
 """Columns of a report that are left out where the terminal is narrow, the first one first."""
 
-_TIME_FACTS = frozenset({"finished", "last_change", "started", "timestamp"})
+_TIME_FACTS = frozenset(
+    {"committed", "finished", "kept_until", "last_change", "started", "timestamp"}
+)
 
 
 def terminal_width(stream: TextIO) -> int:

@@ -414,6 +414,8 @@ class TableTransaction:
             LakeportError: the file may have been created all the same.
         """
         log = self._log
+        if self.version >= 0 and self._is_dropped():
+            raise conflict_error()
         try:
             log.storage.put(log.commit_key(version), data, create_only=True)
         except ObjectExists:
@@ -423,6 +425,14 @@ class TableTransaction:
                 raise OutcomeUnknown(f"{key} is said to exist, and is not there", "") from None
             return other
         return None
+
+    def _is_dropped(self) -> bool:
+        """Whether the log is gone; False on stores where it takes a request to find out.
+
+        There `table drop` is followed by a look for what came meanwhile.
+        """
+        storage, home = self._log.storage, self._log.home
+        return storage.listing_page_size == 0 and next(iter(storage.list(home)), None) is None
 
     def _commit_by_spark(
         self, session: DeltaSession, actions: Sequence[str], operation: CommitInfo
@@ -527,8 +537,10 @@ def _changes_partitions(
     return any(map(is_read, (*commit.added_partitions, *commit.removed_partitions)))
 
 
-def _operation_parameters(operation: CommitInfo) -> dict[str, str]:
+def _operation_parameters(operation: CommitInfo) -> dict[str, Any]:
     """Return `operationParameters` for the table's history, in delta-spark's format."""
+    if operation.name == "RESTORE":
+        return {"version": operation.version, "timestamp": None}
     if operation.name != "WRITE":
         actions = {"matched": "update", "notMatched": "insert"} if operation.name == "MERGE" else {}
         clauses = {f"{k}Predicates": json.dumps([{"actionType": v}]) for k, v in actions.items()}
