@@ -603,7 +603,7 @@ def undo(
     run_id: Annotated[
         str | None,
         typer.Argument(
-            metavar="[RUN_ID]", help="The run's id, or the name in its report; default: the last."
+            metavar="RUN_ID", help="The run's id, or the name in its report; default: the last."
         ),
     ] = None,
     yes: Yes = False,
