@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from lakeport.engine.threads import require_spark
 from lakeport.errors import LakeportError, SourceError
+from lakeport.lake.drop import bring_back, drop, empty_bin, find_dropped, plan_drop
 from lakeport.lake.records import (
     AlterReport,
     CompactReport,
@@ -258,7 +259,6 @@ class Table:
             ConfigError: a retention that needs `force`.
             SourceError: this is not a Delta table.
         """
-        from lakeport.lake.drop import empty_bin
         from lakeport.lake.maintenance import check_retention_hours, vacuum
 
         check_retention_hours(retain_hours, force=force)
@@ -344,8 +344,6 @@ class Table:
 
     def _undo_drop(self, dry_run: bool) -> UndoReport | None:
         """Bring a dropped table back; None if it was not dropped, or there is one again."""
-        from lakeport.lake.drop import bring_back, find_dropped
-
         found = find_dropped(self._location)
         if found is None or next(iter(self._location.storage.list(self._location.folder)), None):
             return None
@@ -368,8 +366,6 @@ class Table:
             SourceError: there is no table, or this is a folder of tables.
             CommitConflict: another program goes on writing into the table.
         """
-        from lakeport.lake.drop import drop, plan_drop
-
         return (plan_drop if dry_run else drop)(self._location, self.describe())
 
     def state(self) -> SingerState | None:
