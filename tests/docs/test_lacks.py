@@ -56,7 +56,7 @@ LACKING: Mapping[str, Callable[[Path], bool]] = {
         fields("files")
         == {
             *("files", "new_only", "again", "ordered"),
-            *("source_format", "csv", "schema", "records_path", "sheet"),
+            *("source_format", "csv", "schema", "records_path", "sheet", "sheet_column"),
         }
     ),
     "a scheduler": lambda _: not COMMANDS & {"schedule", "scheduler", "cron", "daemon"},

@@ -251,7 +251,13 @@ class FilesSource(ConfigPart):
         default="", description="JSON: path of the records, such as data or result.items."
     )
     sheet: str = Field(
-        default="", description="Excel: name of the sheet; default: the first visible one."
+        default="",
+        description="Excel: name of the sheet, or `*` for all visible ones, each in a table of its "
+        "own; default: the first visible one.",
+    )
+    sheet_column: str = Field(
+        default="",
+        description="Excel: column that gets the sheet's name; `*` lands in one table then.",
     )
 
     @field_validator("files")

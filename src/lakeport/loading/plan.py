@@ -145,6 +145,7 @@ def plan(
     stray_lines: Literal["fail", "skip"] = "fail",
     records_path: str = "",
     sheet: str = "",
+    sheet_column: str = "",
     sql: str = "",
     python: str | Callable[[DataFrame], DataFrame] = "",
     views: Mapping[str, DataFrame] | None = None,
@@ -163,7 +164,13 @@ def plan(
     from lakeport.sources.files.declared_columns import load_declaration
 
     options = ReadOptions(
-        source_format, csv, load_declaration(schema), stray_lines, records_path, sheet
+        source_format,
+        csv,
+        load_declaration(schema),
+        stray_lines,
+        records_path,
+        sheet,
+        sheet_column,
     )
     prepared = replace(
         prepare(load_target(to, keys), source=source, start_engine=False), writes=False

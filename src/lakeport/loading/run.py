@@ -72,6 +72,7 @@ def land(
     stray_lines: Literal["fail", "skip"] = "fail",
     records_path: str = "",
     sheet: str = "",
+    sheet_column: str = "",
     observer: Observer | None = None,
     on_state: Callable[[bytes], None] | None = None,
     progress: bool | Hook | None = None,
@@ -99,7 +100,10 @@ def land(
         stray_lines: whether a Singer line that is no JSON object fails the run or is skipped.
         records_path: of JSON, where in a document the records are: `data`, `result.items`, or a
             JSON pointer such as `/result/a.b`.
-        sheet: of Excel workbooks, the sheet's name; the first that shows when empty.
+        sheet: of Excel workbooks, the sheet's name, or `*` for all that show, each in a table of
+            its own; the first that shows when empty.
+        sheet_column: of Excel workbooks, a column that gets the sheet's name; with `*`, all sheets
+            land in one table then.
         observer: hears of progress, landed batches, STATEs and warnings.
         on_state: takes each STATE value, as the raw bytes that came, once everything before it is
             durable.
@@ -140,7 +144,9 @@ def land(
             from lakeport.sources.files.declared_columns import load_declaration
 
             declared = load_declaration(schema)
-            options = ReadOptions(source_format, csv, declared, stray_lines, records_path, sheet)
+            options = ReadOptions(
+                source_format, csv, declared, stray_lines, records_path, sheet, sheet_column
+            )
             rules = RowRules.from_arguments(prepared, sql, python, views, expect)
             secrets = source.secrets() if isinstance(source, ConfigPart) else ()
             run = _LoadRun(prepared, observer, on_state, rules, secrets)

@@ -24,6 +24,7 @@ from lakeport.sources.input.decompression import (
     open_stream,
     unpack_limits,
 )
+from lakeport.sources.options import ALL_SHEETS
 from lakeport.sources.singer.messages import SchemaMessage, StateMessage, decode_message
 from lakeport.sources.singer.singer_source import SingerSource
 from lakeport.sources.spool import SpoolUploader, SpoolWriter
@@ -141,6 +142,7 @@ class SourceOpener:
         for name, given, formats in (
             ("records_path", self.options.records_path, ("json", "jsonl")),
             ("sheet", self.options.sheet, ("xlsx",)),
+            ("sheet_column", self.options.sheet_column, ("xlsx",)),
         ):
             if given and format_ not in formats:
                 raise ConfigError(
@@ -201,6 +203,12 @@ class SourceOpener:
         """Open the files that the table has not loaded yet; if none, return one empty flush."""
         from lakeport.sources.files.new_files import open_new_files, singer_files_error
 
+        if self.options.sheet == ALL_SHEETS and not self.options.sheet_column:
+            raise ConfigError(
+                "`new_only` is about the files that one table has loaded, and `sheet: '*'` lands "
+                "in a table for each sheet",
+                "`sheet_column` (`--sheet-column sheet`) lands all sheets in one table.",
+            )
         self._check_spool()
         self._refuse_metadata()
         stream, new = open_new_files(

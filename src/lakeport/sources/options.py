@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from lakeport.config.sources import FilesSource
 
 
+ALL_SHEETS = "*"
+"""Stands for all visible sheets of a workbook; Excel allows no sheet of that name."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
     """Options for reading a source; lakeport detects those that are not set, or takes defaults.
@@ -28,7 +32,10 @@ class ReadOptions:
         stray_lines: whether a Singer line that is no JSON object fails the run or is skipped.
         records_path: of JSON, where in a document the records are: `data`, `result.items`, or a
             JSON pointer such as `/result/a.b`.
-        sheet: of Excel workbooks, the sheet's name; the first that shows when empty.
+        sheet: of Excel workbooks, the sheet's name, or `*` for all that show; the first that shows
+            when empty.
+        sheet_column: name of a column that gets the sheet's name; with `*` the sheets land in one
+            table then.
     """
 
     format: str = ""
@@ -37,6 +44,7 @@ class ReadOptions:
     stray_lines: Literal["fail", "skip"] = "fail"
     records_path: str = ""
     sheet: str = ""
+    sheet_column: str = ""
 
     def merge_source(self, source: FilesSource) -> ReadOptions:
         """Return these options plus those of `source`; ConfigError if one is set twice."""
@@ -48,6 +56,7 @@ class ReadOptions:
             "schema": load_declaration(source.columns_schema),
             "records_path": source.records_path,
             "sheet": source.sheet,
+            "sheet_column": source.sheet_column,
         }
         for name, value in described.items():
             if value and getattr(self, name):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,7 +14,7 @@ from operator import itemgetter
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
-from lakeport.errors import SourceError
+from lakeport.errors import ConfigError, SourceError
 from lakeport.host.packages import missing_extra_error
 from lakeport.model import Batch
 from lakeport.schema.types import Field
@@ -24,13 +24,17 @@ from lakeport.sources.excel.cells import CellKind, infer_field_type, quote
 from lakeport.sources.files.file_set import FileSet, run_in_process
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import UnpackLimits, detect_compression, open_stream
+from lakeport.sources.options import ALL_SHEETS
+from lakeport.units import pluralize
 
 if TYPE_CHECKING:
     from lakeport.sources.excel.sheet import Row
+    from lakeport.sources.options import ReadOptions
     from lakeport.sources.spool import SpoolLocation
 
 _NULLS = CsvOptions().null_values
 _MAX_TITLE_ROWS = 20  # rows that may be titles
+_MAX_NAMED = 20  # sheets
 _BODY_ROWS = 3  # rows below a header that have to be as wide as it is
 
 
@@ -39,21 +43,28 @@ class _CsvSheet(NamedTuple):
 
     Attributes:
         number: index of its workbook among the load's files.
+        title: the sheet's name.
+        others: names of the workbook's sheets that are not landed.
         columns: name -> kinds of its cells; empty for an empty sheet.
         titles: how many rows above its header are left out.
     """
 
     number: int
+    title: str
+    others: tuple[str, ...]
     file: SourceFile
     columns: dict[str, set[CellKind]]
     warnings: tuple[str, ...]
     titles: int
 
 
-def plan_excel(files: FileSet) -> Batch:
-    """Convert one sheet of each workbook to CSV in the spool folder; plan them as one batch.
+def plan_excel(files: FileSet) -> list[Batch]:
+    """Convert sheets of workbooks to CSV in the spool folder; plan a batch for each table.
+
+    That is one batch, or for all sheets and without a column for their names, one for each name.
 
     Raises:
+        ConfigError: several sheets would land in one table without a column for their names.
         InputError: a file is no workbook or has no such sheet, or the files don't go together.
         MissingDependency: `openpyxl` is not installed.
     """
@@ -61,10 +72,10 @@ def plan_excel(files: FileSet) -> Batch:
     nulls = frozenset(csv.null_values if csv.null_values != _NULLS else ()) - {""}
     skip_rows = files.csv.skip_rows if files.csv.detect and csv.header else csv.skip_rows
     convert = partial(
-        _convert_sheet,
+        _convert_workbook,
         files.spool,
         files.limits,
-        files.options.sheet,
+        files.options,
         skip_rows,
         nulls,
         bool(csv.header),
@@ -81,17 +92,78 @@ def plan_excel(files: FileSet) -> Batch:
             else "all sheets are empty",
             "`--sheet` names another sheet.",
         )
-    plan = plan_csv(_to_csv_files(files, filled))
-    warnings = (text for sheet in filled for text in sheet.warnings)
+    streams: dict[str, list[_CsvSheet]] = {}
+    apart = files.options.sheet == ALL_SHEETS and not files.options.sheet_column
+    for sheet in filled:
+        streams.setdefault(sheet.title if apart else "", []).append(sheet)
+    names = _name_streams(files, list(streams))
+    batches = [_plan_sheets(files, names[title], sheets) for title, sheets in streams.items()]
+    notes = _note_other_sheets(files.options.sheet, found)
+    batches[0] = replace(batches[0], notes=(*batches[0].notes, *notes))
+    return batches
+
+
+def _name_streams(files: FileSet, titles: list[str]) -> dict[str, str]:
+    """Return sheet -> stream, for sheets that land apart; ConfigError if they share a table.
+
+    A stream is called as its sheet where the table's name has a place for it, else as file and
+    sheet. The empty title is that of rows of any sheet.
+    """
+    pattern = files.config.table_pattern
+    if titles == [""] or (pattern is not None and "{stream}" not in pattern and len(titles) == 1):
+        return dict.fromkeys(titles, files.stream)
+    if pattern is None:
+        return {title: f"{files.stream}_{title}" for title in titles}
+    if "{stream}" in pattern:
+        return {title: title for title in titles}
+    raise ConfigError(
+        f"sheets {titles[0]!r} and {titles[1]!r} would both land in table {pattern!r}",
+        "`--sheet-column sheet` (`sheet_column`) adds a column with the sheet's name; or write "
+        "`{stream}`, for the sheet's name, in `--table` (`table`).",
+    )
+
+
+def _note_other_sheets(wanted: str, sheets: Sequence[_CsvSheet]) -> Iterator[str]:
+    """Yield notes of the sheets that are not landed, unless `wanted` names one sheet."""
+    if wanted not in ("", ALL_SHEETS):
+        return
+    workbooks: dict[tuple[str, tuple[str, ...]], dict[str, None]] = {}
+    for sheet in sheets:
+        if sheet.others:
+            key = ("" if wanted else sheet.title, sheet.others)
+            workbooks.setdefault(key, {})[sheet.file.name] = None
+    for (title, others), names in workbooks.items():
+        first, *more = names
+        where = first + (f" and {pluralize(len(more), 'other workbook')}" if more else "")
+        listed = ", ".join(others[:_MAX_NAMED]) + " and more" * (len(others) > _MAX_NAMED)
+        yield (
+            f"{where}: not landed are {listed}; `--sheet` (`sheet`) names a sheet"
+            if wanted
+            else f"{where}: sheet {title!r} is landed, and not {listed}; `--sheet` (`sheet`) names "
+            "another, and '*' lands each in a table of its own"
+        )
+    empty = [f"{sheet.title!r} of {sheet.file.name}" for sheet in sheets if not sheet.columns]
+    if empty and wanted:
+        listed = ", ".join(empty[:_MAX_NAMED]) + " and more" * (len(empty) > _MAX_NAMED)
+        yield f"sheets without a cell: {listed}"
+
+
+def _plan_sheets(files: FileSet, stream: str, sheets: list[_CsvSheet]) -> Batch:
+    """Plan the batch of a stream's sheets, which are CSV files now."""
+    plan = plan_csv(_to_csv_files(files, stream, sheets))
+    warnings = (text for sheet in sheets for text in sheet.warnings)
     notes = (
         f"{sheet.file.name}: {sheet.titles} row{'s' * (sheet.titles > 1)} above the header left out"
-        for sheet in filled
+        for sheet in sheets
         if sheet.titles
     )
+    if files.options.sheet_column:
+        titles = {sheet.file.uri: f"{sheet.file.name}, sheet {sheet.title!r}" for sheet in sheets}
+        plan = replace(plan, splits=tuple(replace(s, file=titles[s.uri]) for s in plan.splits))
     return replace(plan, warnings=(*plan.warnings, *warnings), notes=(*plan.notes, *notes))
 
 
-def _to_csv_files(files: FileSet, sheets: list[_CsvSheet]) -> FileSet:
+def _to_csv_files(files: FileSet, stream: str, sheets: list[_CsvSheet]) -> FileSet:
     """Return a `FileSet` of converted CSV files; undeclared columns get types from their cells."""
     written = CsvOptions(detect=False, null_values=("",), infer_types=files.csv.infer_types)
     cells: dict[str, set[CellKind]] = {}
@@ -103,51 +175,62 @@ def _to_csv_files(files: FileSet, sheets: list[_CsvSheet]) -> FileSet:
     fields = tuple(Field(name, type_) for name, type_ in types.items() if type_ is not None)
     if files.declares_all or not files.csv.infer_types:
         fields = ()
-    return files.with_files([sheet.file for sheet in sheets], written, (*files.fields, *fields))
+    fields = (*files.fields, *fields)
+    return files.with_files(stream, [sheet.file for sheet in sheets], written, fields)
 
 
-def _convert_sheet(
+def _convert_workbook(
     spool: SpoolLocation,
     limits: UnpackLimits,
-    sheet_name: str,
+    options: ReadOptions,
     skip_rows: int | None,
     nulls: frozenset[str],
     has_header: bool,
     numbered_file: tuple[int, SourceFile],
 ) -> list[_CsvSheet]:
-    """Convert a workbook's sheet to a CSV file in the spool; return a list with it. Runs in tasks.
+    """Convert the chosen sheets of a workbook to CSV files in the spool. Runs in tasks.
 
     Args:
-        sheet_name: the sheet's name; empty for the first visible one.
         skip_rows: rows to leave out; None to detect titles.
         nulls: texts that mean null.
     """
     try:
-        from lakeport.sources.excel.sheet import open_sheet
+        from lakeport.sources.excel.sheet import choose_sheets, open_workbook, read_rows
     except ImportError:
         problem = "the source is an Excel workbook, and the package `openpyxl` is not installed"
         raise missing_extra_error(problem, "excel") from None
     number, file = numbered_file
-    at = spool.new_name(number, PurePosixPath(file.name).stem[-80:] + ".csv")
+    converted = []
     with (
         _open_workbook(file, spool, limits) as source,
-        open_sheet(source, file.name, sheet_name, limits) as rows,
-        tempfile.TemporaryFile() as lines,
+        open_workbook(source, file.name, limits) as workbook,
     ):
-        table, titles = _SheetColumns(nulls, has_header), 0
-        if skip_rows is None:
-            titles, rows = _skip_titles(rows)
-        for row in rows:
-            if row.number > (skip_rows or 0):
-                table.add(row, lines)
-        lines.seek(0)
-        with spool.create_file(at) as target:
-            size = sum(map(target.write, table.csv(lines)))
-    storage = spool.storage
-    uri, key = (at, "") if storage is None else (storage.uri(at), at)
-    plain = replace(file, uri=uri, format="csv", bytes=size, storage=storage, key=key, member="")
-    columns = {name: table.cells[n] for n, name in enumerate(table.names()) if name}
-    return [_CsvSheet(number, plain, columns, tuple(table.warnings(file.name)), titles)]
+        sheets, others = choose_sheets(workbook, file.name, options.sheet)
+        for sheet in sheets:
+            constant = options.sheet_column, sheet.title
+            table, titles = _SheetColumns(nulls, has_header, constant), 0
+            rows = read_rows(workbook, sheet, file.name)
+            if skip_rows is None:
+                titles, rows = _skip_titles(rows)
+            at = spool.new_name(number, PurePosixPath(file.name).stem[-80:] + ".csv")
+            with tempfile.TemporaryFile() as lines:
+                for row in rows:
+                    if row.number > (skip_rows or 0):
+                        table.add(row, lines)
+                lines.seek(0)
+                with spool.create_file(at) as target:
+                    size = sum(map(target.write, table.csv(lines)))
+            storage = spool.storage
+            uri, key = (at, "") if storage is None else (storage.uri(at), at)
+            plain = replace(
+                file, uri=uri, format="csv", bytes=size, storage=storage, key=key, member=""
+            )
+            warnings = tuple(table.warnings(file.name))
+            columns = table.columns(file.name)
+            converted.append(
+                _CsvSheet(number, sheet.title, tuple(others), plain, columns, warnings, titles)
+            )
+    return converted
 
 
 def _skip_titles(rows: Iterator[Row]) -> tuple[int, Iterator[Row]]:
@@ -201,12 +284,14 @@ class _SheetColumns:
     """Collects the columns of a sheet row by row, and writes the rows as CSV afterwards.
 
     Attributes:
+        constant: name and text of a further column; empty for none.
         header: column -> name, by the first row.
         errors: column -> how many cells are errors.
     """
 
     nulls: frozenset[str]
     has_header: bool
+    constant: tuple[str, str]
     header: dict[int, str] = field(default_factory=dict)
     first_row: int = 0
     cells: list[set[CellKind]] = field(default_factory=list)
@@ -243,6 +328,20 @@ class _SheetColumns:
             for n, cells in enumerate(self.cells)
         ]
 
+    def columns(self, file_name: str) -> dict[str, set[CellKind]]:
+        """Return column -> kinds of its cells; empty for an empty sheet.
+
+        SourceError if the further column has the name of a column of the sheet.
+        """
+        found = {name: self.cells[n] for n, name in enumerate(self.names()) if name}
+        further, sheet = self.constant
+        if further.lower() in map(str.lower, found):
+            raise SourceError(
+                f"sheet {sheet!r} of file {file_name!r} has a column {further!r} of its own",
+                "`--sheet-column` (`sheet_column`) takes another name.",
+            )
+        return {**found, further: {CellKind.TEXT}} if further and found else found
+
     def warnings(self, file_name: str) -> Iterator[str]:
         """Yield warnings about columns without a name, and about error cells such as #N/A."""
         for n, name in enumerate(self.names()):
@@ -258,13 +357,14 @@ class _SheetColumns:
         yield b"\n" * (at - 1)
         names = self.names()
         kept = [n for n, name in enumerate(names) if name]
-        yield (",".join(quote(names[n]) for n in kept) + "\n").encode()
+        head, value = (f",{quote(text)}" if self.constant[0] else "" for text in self.constant)
+        yield (",".join(quote(names[n]) for n in kept) + head + "\n").encode()
         for line in json_file:
             at += 1
             number, fields = json.loads(line)
             texts = dict(fields)
             yield b"\n" * (number - at)
-            yield (",".join(texts.get(n, "") for n in kept) + "\n").encode()
+            yield (",".join(texts.get(n, "") for n in kept) + value + "\n").encode()
             at = number
 
 

@@ -24,6 +24,7 @@ from openpyxl.xml.functions import iterparse
 from lakeport.errors import LakeportError, SourceError
 from lakeport.sources.excel.cells import CellKind, format_cell
 from lakeport.sources.input.decompression import UnpackLimits, check_archive
+from lakeport.sources.options import ALL_SHEETS
 
 _OLE_MAGIC = b"\xd0\xcf\x11\xe0"  # what files of Excel 97, and encrypted ones, begin with
 _MAX_ROWS = 1 << 20
@@ -42,15 +43,8 @@ class Row(NamedTuple):
 
 
 @contextmanager
-def open_sheet(
-    source: BinaryIO, file_name: str, sheet_name: str, limits: UnpackLimits
-) -> Iterator[Iterator[Row]]:
-    """Context manager: yield the rows of a sheet; an empty name means the first visible sheet.
-
-    Raises:
-        SourceError: the file is no workbook, or has no such sheet; while iterating, if the sheet
-            is damaged, or has a formula without its result.
-    """
+def open_workbook(source: BinaryIO, file_name: str, limits: UnpackLimits) -> Iterator[Any]:
+    """Context manager: yield a workbook of `openpyxl`; SourceError if the file is none."""
     with _WARNINGS_LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what openpyxl leaves out, such as print areas
         if source.read(len(_OLE_MAGIC)) == _OLE_MAGIC:
@@ -61,8 +55,7 @@ def open_sheet(
         with _explain_errors(file_name):
             check_archive(source, file_name, limits)
             workbook = load_workbook(source, read_only=True, data_only=True, keep_links=False)
-        found = _choose_sheet(workbook, file_name, sheet_name)
-        yield _read_rows(workbook, found, file_name)
+        yield workbook
 
 
 @contextmanager
@@ -80,26 +73,43 @@ def _explain_errors(file_name: str) -> Iterator[None]:
         ) from error
 
 
-def _choose_sheet(workbook: Any, file_name: str, sheet_name: str) -> Any:
-    """Return a sheet by name, for an empty name the first visible one; SourceError if missing."""
+def choose_sheets(workbook: Any, file_name: str, sheet_name: str) -> tuple[list[Any], list[str]]:
+    """Return the sheets to land, and names of others with a cell; SourceError if none is found.
+
+    Args:
+        sheet_name: a sheet's name, which leaves no others to tell of; `*` for all visible sheets,
+            empty for the first visible one.
+    """
     sheets = workbook.worksheets
-    for sheet in sheets:
-        if sheet.title == sheet_name or (not sheet_name and sheet.sheet_state == "visible"):
-            return sheet
-    if sheets and not sheet_name:
-        return sheets[0]
-    there = ", ".join(
-        repr(sheet.title) + " (hidden)" * (sheet.sheet_state != "visible") for sheet in sheets
-    )
-    raise SourceError(
-        f"file {file_name!r} has no sheet {sheet_name!r}"
-        if sheet_name
-        else f"file {file_name!r} has no sheet",
-        f"it has {there}." if there else "charts have no rows.",
-    )
+    by_rule = sheet_name in ("", ALL_SHEETS)
+    chosen = [sheet for sheet in sheets if sheet.title == sheet_name]
+    if by_rule:
+        visible = [sheet for sheet in sheets if sheet.sheet_state == "visible"] or sheets
+        chosen = visible if sheet_name else visible[:1]
+    if not chosen:
+        raise SourceError(
+            f"file {file_name!r} has no sheet" + ("" if by_rule else f" {sheet_name!r}"),
+            f"it has {', '.join(map(_describe, sheets))}." if sheets else "charts have no rows.",
+        )
+    others = [s for s in sheets if by_rule and s not in chosen and _has_row(workbook, s, file_name)]
+    return chosen, [*map(_describe, others)]
 
 
-def _read_rows(workbook: Any, sheet: Any, file_name: str) -> Iterator[Row]:
+def _describe(sheet: Any) -> str:
+    """Return a sheet's name in quotes, and whether it is hidden."""
+    hidden = "" if sheet.sheet_state == "visible" else " (hidden)"
+    return f"{sheet.title!r}{hidden}"
+
+
+def _has_row(workbook: Any, sheet: Any, file_name: str) -> bool:
+    """Whether a sheet has a cell with a value; also True if its first rows can't be read."""
+    try:
+        return next(read_rows(workbook, sheet, file_name), None) is not None
+    except SourceError:
+        return True
+
+
+def read_rows(workbook: Any, sheet: Any, file_name: str) -> Iterator[Row]:
     """Yield a sheet's rows except empty ones; SourceError for damage or an uncomputed formula."""
     with _explain_errors(file_name), sheet._get_source() as source:
         parser = WorkSheetParser(

@@ -163,11 +163,11 @@ class FileSet:
         return [spooled.get(n, file) for n, file in enumerate(self.files)]
 
     def with_files(
-        self, files: Sequence[SourceFile], csv: CsvOptions, fields: tuple[Field, ...]
+        self, stream: str, files: Sequence[SourceFile], csv: CsvOptions, fields: tuple[Field, ...]
     ) -> FileSet:
-        """Return a copy that has other files, all CSV, with their options and columns."""
+        """Return a copy for a stream of other files, all CSV, with their options and columns."""
         other = copy(self)
-        other.files, other.csv, other.fields = tuple(files), csv, fields
+        other.stream, other.files, other.csv, other.fields = stream, tuple(files), csv, fields
         return other
 
     def _is_ready_for_tasks(self, file: SourceFile) -> bool:

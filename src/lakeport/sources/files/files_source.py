@@ -1,4 +1,4 @@
-"""Read files of any format but Singer's as one batch of splits."""
+"""Read files of any format but Singer's as batches of splits, mostly one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakeport.sources.json.json_plan import plan_json
 from lakeport.sources.spool import parse_spool_number
 from lakeport.sources.typed.typed_plan import plan_typed
 
-_PLANNERS: dict[str, Callable[[FileSet], Batch]] = {
+_PLANNERS: dict[str, Callable[[FileSet], Batch | list[Batch]]] = {
     "csv": plan_csv,
     "tsv": plan_csv,
     "json": plan_json,
@@ -31,21 +31,29 @@ _PLANNERS: dict[str, Callable[[FileSet], Batch]] = {
 
 
 def file_flushes(files: FileSet) -> Iterator[Flush]:
-    """Plan the load of files: yield one flush with one batch; InputError if they can't be read."""
+    """Plan the load of files: yield one flush; InputError if they can't be read.
+
+    It has one batch, but for sheets of workbooks that land in tables of their own.
+    """
     digest = digest_files(files.files) if files.config.run_id is not None else ""
-    batch = _plan_batch(files)
+    planned = _plan_batches(files)
+    batches = planned if isinstance(planned, list) else [planned]
+    yield Flush(tuple(_complete_batch(files, batch, digest) for batch in batches), last=True)
+
+
+def _complete_batch(files: FileSet, batch: Batch, digest: str) -> Batch:
+    """Return a planned batch with its folders' columns, the digest, and names of its files."""
     if files.folders and batch.reader is not None:
         reader = FolderReader(batch.reader, files.folders)
-        reader.check(files.stream, batch.splits)
+        reader.check(batch.stream, batch.splits)
         batch = replace(batch, reader=reader)
-    batch = replace(
+    return replace(
         batch,
         splits=tuple(_name_splits(files.files, batch.splits)),
         digest=digest,
         tracks_content=True,
         untyped={n: t for n, t in batch.untyped.items() if n not in files.folder_names},
     )
-    yield Flush((batch,), last=True)
 
 
 def _name_splits(files: Sequence[SourceFile], splits: Sequence[Split]) -> Iterator[Split]:
@@ -54,15 +62,15 @@ def _name_splits(files: Sequence[SourceFile], splits: Sequence[Split]) -> Iterat
     names = [file.name if counts[file.name] == 1 else file.path for file in files]
     by_uri = {file.uri: name for file, name in zip(files, names, strict=True) if not file.member}
     for split in splits:
-        if len(files) == 1:
+        if len(files) == 1 or split.file:
             yield split
         else:
             name = by_uri.get(split.uri) or names[parse_spool_number(split.uri)]
             yield replace(split, file=name)
 
 
-def _plan_batch(files: FileSet) -> Batch:
-    """Check the first bytes of local files, and have the format's planner make the batch.
+def _plan_batches(files: FileSet) -> Batch | list[Batch]:
+    """Check the first bytes of local files, and have the format's planner make the batches.
 
     Raises:
         ConfigError: the format is Singer's.

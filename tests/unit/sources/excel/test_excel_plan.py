@@ -16,10 +16,11 @@ import pytest
 import xlsxwriter
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from openpyxl.chart import BarChart
 from openpyxl.utils.datetime import CALENDAR_MAC_1904
 
 import lakeport
-from lakeport.errors import BadRecords, MissingDependency, SchemaConflict, SourceError
+from lakeport.errors import BadRecords, ConfigError, MissingDependency, SchemaConflict, SourceError
 from lakeport.sources.csv.dialect import CsvOptions
 from lakeport.sources.input import decompression
 from tests.unit.sources.file_batch import file_batch, read_table
@@ -280,6 +281,84 @@ def test_sheets(tmp_path: Path) -> None:
     assert caught.value.hint == "it has 'First' (hidden), 'Second', 'Third'."
     with pytest.raises(SourceError, match=r"no cell of 't\.xlsx' has a value"):
         lakeport.land(tmp_path / "t.xlsx", lake, sheet="Third")
+
+
+def years() -> bytes:
+    """A workbook with two sheets of sales, one of remarks, and others that nobody sees."""
+    workbook = openpyxl.load_workbook(
+        io.BytesIO(
+            book(
+                ["id", "v"],
+                [1, 2],
+                **{"2024 ü😀": [["id", "v"], [2, "x"]], "Notes": [["remark"], ["r"]]},
+                **{"Empty": [], "Secret": [["a"], [1]]},
+            )
+        )
+    )
+    workbook["Secret"].sheet_state = "veryHidden"
+    workbook.create_chartsheet("Chart").add_chart(BarChart())
+    return saved(workbook)
+
+
+def test_sheets_that_are_not_landed_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "t.xlsx"
+    file.write_bytes(years())
+    told = (
+        "t.xlsx: sheet 'First' is landed, and not '2024 ü😀', 'Notes', 'Secret' (hidden); "
+        "`--sheet` (`sheet`) names another, and '*' lands each in a table of its own"
+    )
+    assert told in lakeport.plan(file, tmp_path / "lake").streams[0].notes
+    assert told in lakeport.land(file, tmp_path / "lake").streams[0].notes
+    chosen = lakeport.land(file, tmp_path / "lake", sheet="Notes", table="n").streams[0]
+    alone = tmp_path / "alone.xlsx"
+    alone.write_bytes(book(["a"], [1], Sheet2=[], Sheet3=[]))
+    only = lakeport.land(alone, tmp_path / "lake").streams[0]
+    assert not [note for note in (*chosen.notes, *only.notes) if "sheet" in note]
+
+
+@pytest.mark.parametrize(
+    ("table", "tables"),
+    [
+        (None, ["in_2024 ü😀", "in_First", "in_Notes"]),
+        ("raw_{stream}", ["raw_2024 ü😀", "raw_First", "raw_Notes"]),
+    ],
+)
+def test_each_sheet_in_a_table_of_its_own(
+    table: str | None, tables: list[str], tmp_path: Path
+) -> None:
+    folder, lake = tmp_path / "in", tmp_path / "lake"
+    folder.mkdir()
+    (folder / "a.xlsx").write_bytes(years())
+    (folder / "b.xlsx").write_bytes(book(["id", "v"], [3, 4]))
+    keys: dict[str, Any] = {"sheet": "*", "internal_columns": False, "table": table}
+    plan = lakeport.plan(folder, lake, **keys)
+    report = lakeport.land(folder, lake, **keys)
+    assert sorted(path.name for path in lake.iterdir() if path.name[0] != "_") == tables
+    assert len(plan.streams) == 3
+    assert sorted(note for stream in report.streams for note in stream.notes) == [
+        "a.xlsx: not landed are 'Secret' (hidden); `--sheet` (`sheet`) names a sheet",
+        "sheets without a cell: 'Empty' of a.xlsx",
+    ]
+    first = lakeport.Table(lake / tables[1]).preview(9)
+    assert sorted(first.to_pydict()["id"]) == [1, 3]
+    assert lakeport.Table(lake / tables[0]).preview(9).to_pydict() == {"id": [2], "v": ["x"]}
+
+
+def test_all_sheets_in_one_table_with_a_column_for_their_names(tmp_path: Path) -> None:
+    (tmp_path / "t.xlsx").write_bytes(years())
+    options: dict[str, Any] = {"sheet": "*", "sheet_column": "sheet"}
+    found = landed(tmp_path / "t.xlsx", tmp_path / "lake", **options)
+    assert sorted(found.to_pylist(), key=str) == [
+        {"id": 1, "v": "2", "sheet": "First", "remark": None},
+        {"id": 2, "v": "x", "sheet": "2024 ü😀", "remark": None},
+        {"id": None, "v": None, "sheet": "Notes", "remark": "r"},
+    ]
+    with pytest.raises(BadRecords, match=r"t\.xlsx, sheet '2024 ü😀'"):
+        lakeport.land(tmp_path / "t.xlsx", tmp_path / "n", columns={"v": "integer"}, **options)
+    with pytest.raises(SourceError, match=r"sheet 'First' of file 't\.xlsx' has a column 'ID'"):
+        lakeport.land(tmp_path / "t.xlsx", tmp_path / "n", sheet_column="ID")
+    with pytest.raises(ConfigError, match="'First' and '2024 ü😀' would both land in table 't'"):
+        lakeport.land(tmp_path / "t.xlsx", tmp_path / "n", sheet="*", table="t")
 
 
 def test_a_header_without_rows_keeps_its_columns(tmp_path: Path) -> None:
