@@ -45,15 +45,17 @@ class Problem(NamedTuple):
     hint: str
 
 
-def closest_match(word: str, known: Iterable[str]) -> str:
+def closest_match(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """Return the most similar word of `known`, ignoring case; empty if none is similar.
+
+    `cutoff` is the least similarity, from 0 to 1 for equal words.
 
     Example:
         >>> closest_match("Buckt", ["bucket", "table"])
         'bucket'
     """
     folded = {name.casefold(): name for name in sorted(known)}
-    close = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=cutoff)
     return folded[close[0]] if close else ""
 
 

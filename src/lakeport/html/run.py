@@ -143,7 +143,7 @@ def _collect_stream_facts(stream: StreamReport, pages: Mapping[str, str]) -> dic
 
 
 def _list_remarks(stream: StreamReport) -> list[tuple[str, object]]:
-    """Return (label, value) pairs of a stream's notes and counts, such as rows replaced."""
+    """Return (label, value) pairs of a stream's counts, such as rows replaced."""
     counted = {
         "files replaced": stream.removed_files,
         "rows replaced": stream.removed_rows,
@@ -151,8 +151,7 @@ def _list_remarks(stream: StreamReport) -> list[tuple[str, object]]:
         "batches landed before": stream.skipped_batches,
         **{f"left out: {name}": records for name, records in stream.dropped.items()},
     }
-    told: list[tuple[str, object]] = [(name, format_count(n)) for name, n in counted.items() if n]
-    return told + [("note", note) for note in stream.notes]
+    return [(name, format_count(n)) for name, n in counted.items() if n]
 
 
 @dataclass(frozen=True, slots=True)

@@ -428,7 +428,7 @@ def build_delta_facts(name: str, log: LogFiles, history: LogHistory) -> TableFac
     state, uri = history.state, log.log.uri
     newest = parse_leaf_columns(str(state.metadata["schemaString"]))
     columns = [leaf for name in state.partition_columns for leaf in newest if leaf.name == name]
-    versions = _build_versions(history)
+    versions, since = _build_versions(history), _find_versions_of_columns(history)
     partitions = build_partition_facts(
         (format_partition(known.file.partition, columns), known.file.bytes, known.rows)
         for known in history.files
@@ -438,7 +438,10 @@ def build_delta_facts(name: str, log: LogFiles, history: LogHistory) -> TableFac
         **describe_contents(Contents(state, files), uri),
         name=name,
         uri=uri,
-        columns=tuple(_build_log_columns(history, newest)),
+        columns=tuple(
+            replace(column, since=since.get(column.name))
+            for column in _build_log_columns(history, newest)
+        ),
         file_sizes=[file.bytes for file in files],
         small_file_bytes=SMALL_FILE_BYTES,
         target_file_bytes=target_bytes(state.properties),
@@ -462,6 +465,16 @@ def _build_log_columns(history: LogHistory, leaves: Sequence[LeafColumn]) -> lis
     return build_column_facts(
         history.files, leaves, schema_paths, partition_columns, state.clustering
     )
+
+
+def _find_versions_of_columns(history: LogHistory) -> dict[str, int]:
+    """Return leaf column -> the version that added it, without those older than known versions."""
+    names = [[leaf.name for leaf in parse_leaf_columns(schema)] for schema in history.schemas]
+    known = [version for version in history.versions if version.schema >= 0]
+    since: dict[str, int] = {}
+    for version in known:
+        since = {name: since.get(name, version.number) for name in names[version.schema]}
+    return {name: n for name, n in since.items() if n == 0 or n > known[0].number}
 
 
 def _build_versions(history: LogHistory) -> list[VersionFacts]:

@@ -177,6 +177,7 @@ class ColumnFacts(TableColumn):
         minimum: the least value as text; None where a file does not say, or all are null.
         maximum: the greatest value as text; None as for `minimum`.
         approximate: the reason why minimum and maximum may be inexact; empty if they are exact.
+        since: the version that added it; None where the log no longer tells, and for files.
     """
 
     role: str = ""
@@ -184,6 +185,7 @@ class ColumnFacts(TableColumn):
     minimum: str | None = None
     maximum: str | None = None
     approximate: str = ""
+    since: int | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False, kw_only=True)

@@ -1,23 +1,32 @@
-"""Type conflicts of a batch's columns with their table: explain them, or drop a type without value.
+"""A batch's columns beside its table's: notes on what changes, and explanations of type conflicts.
 
-An explanation has the first value that does not fit, and the commands that end the conflict.
+An explanation has the first value that does not fit, and the commands that end the conflict. Some
+conflicts end by dropping the type of a column without a value.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from lakeport.config.explain import closest_match
 from lakeport.engine.failures import translate_errors
 from lakeport.errors import LakeportError, SchemaConflict
+from lakeport.model import Mode
 from lakeport.schema.casting import InexactError, can_convert, convert_exactly
-from lakeport.schema.evolution import TypeConflict, can_store, find_common_type
+from lakeport.schema.evolution import (
+    Evolution,
+    TypeConflict,
+    can_store,
+    describe_changes,
+    find_common_type,
+)
 from lakeport.schema.hints import find_parent_column, format_alter_command
 from lakeport.schema.nested import (
     UnexpectedValue,
@@ -29,16 +38,72 @@ from lakeport.schema.spark_schema import quote_identifier
 from lakeport.schema.types import TIMESTAMP, format_type
 
 if TYPE_CHECKING:
+    from lakeport.config.base import DestinationConfig
     from lakeport.loading.batches import BatchPart
-    from lakeport.model import Reader, Split
-    from lakeport.writers.base import ExistingTable
+    from lakeport.model import Batch, Reader, Split
+    from lakeport.writers.base import ExistingTable, TablePlan, TableWriter
 
 _MOST_ROWS: Final = 1 << 20  # rows of a part that are searched for a misfit
 _DECLARABLE: Final = {pa.int64(), pa.float64(), pa.bool_(), pa.date32(), TIMESTAMP}
+_ALIKE: Final = 0.75  # similarity of names from which one may be the other, misspelt
 _MOST_CHARACTERS: Final = 40  # of a value that an error quotes
 _IF_EXACT: Final = ", if every value is such a one"
 _SPOOL_PREFIX: Final = re.compile(r"^[0-9]{6}-[0-9a-f]{8}-")  # the spool puts it before a name
 _SPOOL_FILE: Final = re.compile(r"frame-[0-9]{6}\.arrows|[0-9]{8}(?:-[0-9]{4})?\.jsonl")
+
+
+@dataclass
+class ChangeNotes:
+    """Notes on what a stream's batches change in its table: each column and each hint once.
+
+    Attributes:
+        hinted: hint -> the stream whose notes have it. Loads share it among their streams.
+    """
+
+    writer: TableWriter
+    config: DestinationConfig
+    hinted: dict[str, str] = field(default_factory=dict)
+    _known: set[str] = field(default_factory=set)
+    _begun: bool = False
+
+    def describe(self, batch: Batch, plan: TablePlan, parts: Sequence[BatchPart]) -> Iterator[str]:
+        """Yield notes on a batch: changes of columns, and rows that are added beside their keys."""
+        changes, strict = plan.evolution, ""
+        if changes.added and not changes.replaced and self._hint("strict", batch.stream):
+            strict = (
+                "; `schema_evolution: strict` (`--schema-evolution strict`) refuses new columns"
+            )
+        if told := describe_changes(changes, self.config.mode, self._known):
+            yield f"{told}{strict}"
+        yield from _suggest_renames(changes, parts, self._known)
+        self._known |= {*changes.added, *changes.missing, *changes.respelled}
+        begun, self._begun = self._begun, True
+        keys = batch.key_properties or self.config.merge_keys
+        if begun or not keys or self.config.mode is not Mode.APPEND:
+            return
+        if self.writer.had_rows(plan) and self._hint("keys", batch.stream):
+            declares = "the stream declares" if batch.key_properties else "`merge_keys` names"
+            place = "" if self.config.file_type == "delta" else " in a Delta table"
+            yield (
+                f"{declares} keys ({', '.join(keys)}), and these rows were added to those that the "
+                f"table had; `mode: merge` (`--mode merge`){place} updates instead of adding"
+            )
+
+    def _hint(self, hint: str, stream: str) -> bool:
+        """Whether no other stream's notes have this hint; they are never to have it from now on."""
+        return self.hinted.setdefault(hint, stream) == stream
+
+
+def _suggest_renames(
+    changes: Evolution, parts: Sequence[BatchPart], known: Collection[str]
+) -> Iterator[str]:
+    """Yield a question for each added column, not in `known`, that reads like an absent one."""
+    sources = {table: source for part in parts for source, table in part.shape.names}
+    for name in changes.added:
+        like = closest_match(name, changes.missing, cutoff=_ALIKE)
+        if like and name in sources and name not in known:
+            option = shlex.quote(f"{sources[name]}={like}")
+            yield f"is {name!r} the table's {like!r}? `--rename {option}` lands it there"
 
 
 def explain_conflict(

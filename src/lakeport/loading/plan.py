@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakeport.model import Batch, Reader, Split
     from lakeport.sources.csv.dialect import CsvOptions
     from lakeport.sources.files.declared_columns import ColumnDeclaration
-    from lakeport.writers.base import ExistingTable, TableWriter
+    from lakeport.writers.base import ExistingTable, TablePlan, TableWriter
 
 _MOST_FAULTS: Final = 3  # bad records that a plan describes
 _FAILS_WARNING: Final = (
@@ -201,7 +201,10 @@ def plan(
                 notes += flush.notes.values()
                 opened.discard(flush)
         config, storage = prepared.config, prepared.storage
-        plans = tuple(_plan_stream(prepared, name, one, rules) for name, one in streams.items())
+        hinted: dict[str, str] = {}
+        plans = tuple(
+            _plan_stream(prepared, name, one, rules, hinted) for name, one in streams.items()
+        )
         warnings = (*ready.warnings, *notes)
         mode = config.mode.value
         engine = prepared.engine.describe("engine" in config.model_fields_set)
@@ -266,10 +269,18 @@ def _count_split(reader: Reader, split: Split) -> list[_RecordCounts]:
 
 
 def _plan_stream(
-    prepared: PreparedLoad, stream: str, scan: _StreamScan, rules: RowRules
+    prepared: PreparedLoad,
+    stream: str,
+    scan: _StreamScan,
+    rules: RowRules,
+    hinted: dict[str, str],
 ) -> StreamPlan:
-    """Plan one stream's load from the scan of its source and its table's current state."""
+    """Plan one stream's load from the scan of its source and its table's current state.
+
+    `hinted` is as of `ChangeNotes`.
+    """
     from lakeport.loading.batches import BatchPart, Policies
+    from lakeport.loading.conflicts import ChangeNotes
     from lakeport.schema.spark_schema import columns_of
     from lakeport.schema.types import check_column_count
 
@@ -293,24 +304,36 @@ def _plan_stream(
     counts = scan.counts
     part = BatchPart(batch, batch.reader if batch is seen else None, shape)
     fails = (_FAILS_WARNING,) if counts.bad and prepared.config.on_bad_record == "fail" else ()
+    table, refused = _plan_table(writer, part, keys, existing)
+    changes = ChangeNotes(writer, prepared.config, hinted)
     return StreamPlan(
         stream,
         writer.uri,
         existing is not None,
-        _plan_columns(shape.schema, existing),
+        _plan_columns(shape.schema, existing, table.evolution.dropped if table else ()),
         keys or (existing.partition_keys if existing else ()),
         None if counts.good < 0 or batch is not seen else counts.good,
         max(files, scan.batches),
         existing.version if existing is not None and existing.version >= 0 else None,
-        (*batch.warnings, *_table_warnings(writer, part, keys, existing), *fails),
-        (*batch.notes, *planned.notes, *item_notes),
+        (*batch.warnings, *(table.warnings if table else (refused,)), *fails),
+        (
+            *batch.notes,
+            *planned.notes,
+            *item_notes,
+            *(changes.describe(batch, table, [part]) if table else ()),
+        ),
         counts.bad,
         counts.faults,
     )
 
 
-def _plan_columns(incoming: pa.Schema, existing: ExistingTable | None) -> tuple[ColumnPlan, ...]:
-    """List incoming columns as new, changed or equal, then the columns that only the table has."""
+def _plan_columns(
+    incoming: pa.Schema, existing: ExistingTable | None, dropped: Collection[str]
+) -> tuple[ColumnPlan, ...]:
+    """List incoming columns as new, changed or equal, then the columns that only the table has.
+
+    `dropped` are those of the latter that the load drops.
+    """
     from lakeport.schema.types import format_type, get_logical_type
 
     table = {} if existing is None else {field.name.lower(): field for field in existing.schema}
@@ -328,43 +351,43 @@ def _plan_columns(incoming: pa.Schema, existing: ExistingTable | None) -> tuple[
         ):
             change = f"{format_type(get_logical_type(there))} in the table"
         plans.append(ColumnPlan(field.name, format_type(get_logical_type(field)), change))
-    plans += [
-        ColumnPlan(field.name, format_type(get_logical_type(field)), "only in the table: null")
-        for field in table.values()
-    ]
+    for field in table.values():
+        change = "dropped" if field.name in dropped else "only in the table: null"
+        plans.append(ColumnPlan(field.name, format_type(get_logical_type(field)), change))
     return tuple(plans)
 
 
-def _table_warnings(
+def _plan_table(
     writer: TableWriter, part: BatchPart, keys: tuple[str, ...], existing: ExistingTable | None
-) -> tuple[str, ...]:
-    """Return the warnings of the table's writer; only the error, if the schema conflicts."""
+) -> tuple[TablePlan | None, str]:
+    """Return the writer's plan, or None and why the load would fail if the schema conflicts."""
     from lakeport.loading.conflicts import explain_conflict, find_misfit
     from lakeport.schema.evolution import TypeConflict
 
-    def plan_part(part: BatchPart) -> tuple[str, ...]:
-        return writer.plan(part.shape.schema, part.batch, keys, datetime.now(UTC), 1).warnings
+    def plan_part(part: BatchPart) -> TablePlan:
+        return writer.plan(part.shape.schema, part.batch, keys, datetime.now(UTC), 1)
 
     try:
         try:
-            return plan_part(part)
+            return plan_part(part), ""
         except TypeConflict as conflict:
             if existing is None:
                 raise
             fitted, names = part.fit_table(existing.schema), dict(part.shape.names)
-            warnings = plan_part(fitted)
+            planned = plan_part(fitted)
             for source, type_ in fitted.shape.narrowed.items():
                 narrow = TypeConflict(
                     names[source], type_, part.shape.schema.field(names[source]).type, conflict.hint
                 )
                 if find_misfit(narrow, [part]):
                     raise narrow from None
-            return warnings
-    except TypeConflict as conflict:
-        explained = explain_conflict(conflict, writer.uri, existing, find_misfit(conflict, [part]))
-        return (f"the load would fail: {_format_error(explained)}",)
+            return planned, ""
     except SchemaConflict as conflict:
-        return (f"the load would fail: {_format_error(conflict)}",)
+        explained = conflict
+        if isinstance(conflict, TypeConflict):
+            misfit = find_misfit(conflict, [part])
+            explained = explain_conflict(conflict, writer.uri, existing, misfit)
+        return None, f"the load would fail: {_format_error(explained)}"
 
 
 def _format_error(error: LakeportError) -> str:

@@ -179,6 +179,7 @@ class _LoadRun:
         self.cancellation = Cancellation.of_this_thread()
         self._landing: Future[None] | None = None
         self._loaders: dict[str, StreamLoader] = {}
+        self._hinted: dict[str, str] = {}
         self._versions: dict[str, list[int]] = {}
         self._lowest: dict[str, set[int | None]] = {}
         self._flushes = self._records = self._bad = 0
@@ -371,6 +372,7 @@ class _LoadRun:
                     self.report.timeline,
                     self.rules.transform,
                     self.rules.checks(self.prepared, stream, self.report, reject_rows),
+                    self._hinted,
                 )
             return self._loaders[stream]
 

@@ -35,7 +35,7 @@ from lakeport.loading.batches import (
     union_columns,
 )
 from lakeport.loading.cancellation import Cancellation
-from lakeport.loading.conflicts import clear_type, explain_conflict, find_misfit
+from lakeport.loading.conflicts import ChangeNotes, clear_type, explain_conflict, find_misfit
 from lakeport.loading.expect.arrow import CheckCounts
 from lakeport.loading.expect.spark import name_failed_sql
 from lakeport.loading.report import Timeline
@@ -131,6 +131,7 @@ class StreamLoader:
         cancellation: asks for an end before the next commit.
         transform: makes the rows that land; None: the source's rows land.
         checks: the expectations of the rows that land; None: there are none.
+        hinted: see `ChangeNotes`.
     """
 
     writer: TableWriter
@@ -141,10 +142,13 @@ class StreamLoader:
     timeline: Timeline = field(default_factory=Timeline)
     transform: Transform | None = None
     checks: Checks | None = None
+    hinted: dict[str, str] = field(default_factory=dict)
     _scanner: StreamScanner = field(init=False)
+    _changes: ChangeNotes = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the stream's scanner."""
+        """Make the stream's scanner and its notes."""
+        self._changes = ChangeNotes(self.writer, self.policies.config, self.hinted)
         self._scanner = StreamScanner(
             self.writer, self.engine, self.policies, self.on_bad, self.timeline
         )
@@ -360,9 +364,9 @@ class StreamLoader:
         keys, clock = self.policies.partition_keys(whole), parts[0].shape.clock
         with self.timeline.stage("planning", whole.stream):
             table = self.writer.plan(incoming, whole, keys, clock, len(tasks))
-        changes = getattr(table.detail, "evolution", None)
-        if changes is not None and changes.added:
-            check_column_count(whole.stream, changes.schema, self.policies.config.max_columns)
+        if table.evolution.added:
+            columns = table.evolution.schema
+            check_column_count(whole.stream, columns, self.policies.config.max_columns)
         return StagePlan(incoming, tuple(tasks), table)
 
     def _stage(self, group: CommitGroup, plan: StagePlan) -> StagedBatch:
@@ -461,6 +465,8 @@ class StreamLoader:
         if self.policies.config.mode is Mode.OVERWRITE and not (landed.rows or landed.skipped):
             warnings = (*warnings, _empty_overwrite_warning(landed))
         notes = (*whole.notes, *self._scanner.notes, *group.notes, *landed.notes)
+        if not (landed.skipped or whole.has_deleted_keys):
+            notes = (*notes, *self._changes.describe(whole, plan.table, group.parts))
         if self.transform is not None:
             of_rows = (note for part in group.parts for note in part.batch.notes)
             notes = tuple(dict.fromkeys((*notes, *of_rows)))

@@ -128,6 +128,7 @@ def _build_finished_box(load: Mapping[str, Any], links: Mapping[str, str]) -> Lo
         ("run", build_tag("a", own, href=links[own]) if links.get(own) else own),
     ]
     streams = (load.get("report") or {}).get("streams", ())
+    facts += [("note", words) for stream in streams for words in stream["notes"]]
     return LoadBox(
         load["load"],
         load.get("uses", ()),

@@ -12,6 +12,7 @@ every depth; see `lakeport.schema.nested`.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,9 +29,11 @@ from lakeport.schema.nested import (
     has_untyped,
     is_json,
 )
-from lakeport.schema.types import MAX_PRECISION, TIMESTAMP, format_type, is_number
+from lakeport.schema.types import MAX_PRECISION, TIMESTAMP, format_type, get_logical_type, is_number
+from lakeport.units import pluralize
 
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
+_MOST_SHOWN = 10  # names in a list of changed columns
 
 
 class EvolutionPolicy(StrEnum):
@@ -47,9 +50,12 @@ class Evolution:
     Attributes:
         schema: the table's columns after the batch.
         added: dotted paths of columns and members that the table does not have yet.
-        missing: top-level columns that the batch lacks; they are null in its rows.
+        missing: dotted paths of columns and members that the batch lacks.
+        dropped: columns that a replaced schema lacks.
+        respelled: the batch's name of a column -> the table's, which differs in case alone.
         cast: dotted paths of columns that are cast up to the table's wider type.
         widened: dotted path of a column that gets a wider type -> the table's type before.
+        retyped: columns of the table that have another type in a replaced schema.
         typed: dotted paths of the table's untyped places that get a type now.
         plain: dotted paths of columns with plain text in the table and JSON in the batch.
         json: dotted paths of columns with JSON in the table and something else in the batch.
@@ -60,8 +66,11 @@ class Evolution:
     schema: pa.Schema
     added: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    respelled: Mapping[str, str] = field(default_factory=dict)
     cast: tuple[str, ...] = ()
     widened: Mapping[str, pa.DataType] = field(default_factory=dict)
+    retyped: tuple[str, ...] = ()
     typed: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
     json: tuple[str, ...] = ()
@@ -107,6 +116,8 @@ class _MergeNotes:
     widen: bool
     between_batches: bool = False
     added: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    respelled: dict[str, str] = field(default_factory=dict)
     cast: list[str] = field(default_factory=list)
     widened: dict[str, pa.DataType] = field(default_factory=dict)
     typed: list[str] = field(default_factory=list)
@@ -148,8 +159,7 @@ def plan_evolution(
         return Evolution(incoming, created=True)
     strict = EvolutionPolicy(policy) is EvolutionPolicy.STRICT
     if Mode(mode) is Mode.OVERWRITE and not partial and not strict:
-        incoming = fill_untyped_columns(incoming, table)
-        return Evolution(incoming, replaced=not incoming.equals(table))
+        return _replace_schema(table, fill_untyped_columns(incoming, table))
     notes = _MergeNotes(widen and not strict, between_batches)
     fields = _merge_fields(list(table), list(incoming), "", notes)
     if strict and notes.added:
@@ -158,16 +168,31 @@ def plan_evolution(
             f"the table lacks column {lacking}, and `schema_evolution` is `strict`",
             "set `schema_evolution: evolve` to add them, or leave them out of the source.",
         )
-    present = {name.lower() for name in incoming.names}
     return Evolution(
         pa.schema(fields),
         added=tuple(notes.added),
-        missing=tuple(name for name in table.names if name.lower() not in present),
+        missing=tuple(notes.missing),
+        respelled=notes.respelled,
         cast=tuple(notes.cast),
         widened=notes.widened,
         typed=tuple(notes.typed),
         plain=tuple(notes.plain),
         json=tuple(notes.json),
+    )
+
+
+def _replace_schema(table: pa.Schema, new: pa.Schema) -> Evolution:
+    """Return the evolution to a schema that replaces the table's, with the columns that differ."""
+    before, after = ({f.name.lower(): f for f in schema} for schema in (table, new))
+    kept = [(item, before[name]) for name, item in after.items() if name in before]
+    return Evolution(
+        new,
+        added=tuple(item.name for name, item in after.items() if name not in before),
+        dropped=tuple(item.name for name, item in before.items() if name not in after),
+        retyped=tuple(
+            new.name for new, old in kept if get_logical_type(new) != get_logical_type(old)
+        ),
+        replaced=not new.equals(table),
     )
 
 
@@ -279,6 +304,10 @@ def _merge_fields(
     for item in table:
         new = coming.get(item.name.lower())
         path = f"{above}{item.name}"
+        if new is None:
+            notes.missing.append(path)
+        elif new.name != item.name:
+            notes.respelled[f"{above}{new.name}"] = path
         merged.append(item if new is None else _merge_field(item, new, path, notes))
     for item in incoming:
         if item.name.lower() not in known:
@@ -367,6 +396,40 @@ def _check_twins(schema: pa.Schema) -> None:
                     "rename one of them in the source: a table takes them for the same column.",
                 )
             seen[name.lower()] = name
+
+
+def describe_changes(changes: Evolution, mode: Mode | str, known: Collection[str] = ()) -> str:
+    """Describe added, absent, dropped, retyped and respelled columns; empty if there are none.
+
+    Columns in `known` are left out.
+
+    >>> table = pa.schema([("id", pa.int64()), ("v", pa.int64())])
+    >>> batch = pa.schema([("ID", pa.int64()), ("V2", pa.int64()), ("extra", pa.int64())])
+    >>> print(describe_changes(plan_evolution(table, batch), "append"))
+    2 columns added: V2, extra; 1 absent, null in these rows: v; 1 in another case: ID (id)
+    """
+    absent = "absent" if Mode(mode) is Mode.MERGE else "absent, null in these rows"
+    kinds: Mapping[str, Mapping[str, str]] = {
+        "added": dict.fromkeys(changes.added, ""),
+        absent: dict.fromkeys(changes.missing, ""),
+        "dropped": dict.fromkeys(changes.dropped, ""),
+        "of another type": dict.fromkeys(changes.retyped, ""),
+        "in another case": {name: f" ({table})" for name, table in changes.respelled.items()},
+    }
+    parts: list[str] = []
+    for kind, columns in kinds.items():
+        names = [_show_name(name) + more for name, more in columns.items() if name not in known]
+        if names:
+            count = str(len(names)) if parts else pluralize(len(names), "column")
+            rest = len(names) - _MOST_SHOWN
+            more = f" and {rest} more" if rest > 0 else ""
+            parts.append(f"{count} {kind}: {', '.join(names[:_MOST_SHOWN])}{more}")
+    return "; ".join(parts)
+
+
+def _show_name(name: str) -> str:
+    """Return a column's name as it is, or quoted if it has other characters than `a-z_.0-9`."""
+    return name if re.fullmatch(r"[\w.]+", name) else repr(name)
 
 
 def list_change_warnings(changes: Evolution, json_advice: Callable[[str], str]) -> Iterator[str]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakeport.model import Batch, BookmarkStore, Landed, Staged
+    from lakeport.schema.evolution import Evolution
 
 
 class PartlyLanded(Exception):
@@ -43,10 +44,12 @@ class TablePlan:
         schema: the columns that the staged batches must have, in order.
         detail: the writer's own plan, for its commit.
         untyped: columns of the table that, after the batch too, have places without any value.
+        evolution: the changes of the table's columns.
     """
 
     schema: pa.Schema
     sink: Sink
+    evolution: Evolution
     detail: Any = None
     warnings: tuple[str, ...] = ()
     untyped: tuple[str, ...] = ()
@@ -104,6 +107,10 @@ class TableWriter(Protocol):
             SchemaConflict: the columns don't fit, or the policy forbids the change.
         """
         ...
+
+    def had_rows(self, plan: TablePlan) -> bool:
+        """Whether the table had rows when a batch was planned, as far as a look at it tells."""
+        return not plan.evolution.created
 
     def register_publishing(self) -> AbstractContextManager[None]:
         """Context in which other loads know that this one may be publishing; no-op for Delta.

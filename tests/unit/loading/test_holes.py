@@ -139,7 +139,10 @@ def test_a_typed_batch_without_a_value_lands_as_the_table_has_it(tmp_path: Path)
     lakeport.land(pa.table({"id": [1], "v": [[1]], "c": [1]}), lake, **keys)
     frame = pa.table({"id": [2], "c": pa.array([None], pa.bool_())})
     (report,) = lakeport.land(frame, lake, **keys).streams
-    assert report.notes == ("'c' has no value in this batch: its type is the table's",)
+    assert report.notes == (
+        "'c' has no value in this batch: its type is the table's",
+        "1 column absent, null in these rows: v",
+    )
     empty = pa.table({"id": [3], "v": pa.array([[]], pa.list_(pa.string()))})
     lakeport.land(empty, lake, **keys)
     found = DeltaTable(lake / "t").to_pyarrow_table().sort_by("id").to_pydict()

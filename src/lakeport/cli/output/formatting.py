@@ -403,7 +403,8 @@ def report_notes(report: LandingReport) -> list[str]:
             files = pluralize(stream.removed_files, "file")
             known = f" ({pluralize(stream.removed_rows, 'row')})" if stream.removed_rows else ""
             notes.append(f"{name}: {files} replaced{known}")
-        notes += [format_value(note) for note in stream.notes]
+        of = f"{name}: " if len(report.streams) > 1 else ""
+        notes += [f"{of}{format_value(note)}" for note in stream.notes]
         notes += [f"{name}: {format_value(warning)}" for warning in stream.warnings]
     if report.stray_lines:
         verb = "belongs" if report.stray_lines == 1 else "belong"

@@ -179,12 +179,12 @@ def _row(load: LoadReport) -> tuple[str, ...]:
 
 
 def _notes(load: LoadReport) -> list[str]:
-    """Return a load's warnings, each once, or why it was skipped; empty if it never started."""
+    """Return a load's notes and warnings, each once, or why it was skipped; empty if not begun."""
     if load.outcome == "skipped":
         return [f"skipped: {load.reason}"]
     if load.landing is None:
         return []
-    streams = [text for stream in load.landing.streams for text in stream.warnings]
+    streams = [text for one in load.landing.streams for text in (*one.notes, *one.warnings)]
     return list(dict.fromkeys([*streams, *load.landing.warnings]))
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakeport.errors import LakeportError
 from lakeport.model import Batch, BookmarkStore, Landed, Mode, Staged
 from lakeport.shape import combine_lowest_versions
 from lakeport.writers.base import ExistingTable, TablePlan, TableWriter
@@ -18,6 +20,8 @@ from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
+    from lakeport.writers.delta.plan import DeltaPlan
+    from lakeport.writers.delta.sink import DeltaSink
 
 
 @dataclass(frozen=True)
@@ -71,16 +75,23 @@ class DeltaTableWriter(TableWriter):
             merge = self.merger.plan(
                 incoming, batch.key_properties, partition_keys, only_keys=batch.has_deleted_keys
             )
-            table, sink = merge.table, self.merger.sink(merge)
-            return TablePlan(merge.rows, sink, merge, table.warnings, table.evolution.untyped)
+            return _make_plan(merge.rows, self.merger.sink(merge), merge.table, merge)
         plan = self.writer.plan(
             incoming,
             mode=self.config.mode,
             partition_keys=partition_keys,
             policy=self.config.schema_evolution,
         )
-        sink, untyped = self.writer.sink(plan), plan.evolution.untyped
-        return TablePlan(plan.schema, sink, plan, plan.warnings, untyped)
+        return _make_plan(plan.schema, self.writer.sink(plan), plan, plan)
+
+    def had_rows(self, plan: TablePlan) -> bool:
+        """Whether there was a table, and not just one that a load without rows had made."""
+        base = plan.detail.base
+        if base is None or base.version > 0:
+            return base is not None
+        with suppress(LakeportError):  # the batch is committed
+            return any(action.add for action in self.writer.log.read_actions(0) or ())
+        return False
 
     def commit(
         self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, singer_state: bytes | None
@@ -116,3 +127,11 @@ class DeltaTableWriter(TableWriter):
         """Delete staged files that will not be committed."""
         for one in staged:
             self.writer.storage.discard(one)
+
+
+def _make_plan(rows: pa.Schema, sink: DeltaSink, table: DeltaPlan, detail: object) -> TablePlan:
+    """Return the plan of a batch with these rows; columns that Spark fills are not absent in it."""
+    evolution, filled = table.evolution, table.base.generated_columns if table.base else ()
+    missing = tuple(name for name in evolution.missing if name not in filled)
+    known = replace(evolution, missing=missing)
+    return TablePlan(rows, sink, known, detail, table.warnings, evolution.untyped)

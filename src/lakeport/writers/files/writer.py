@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from lakeport.errors import CommitConflict, DestinationError, ObjectExists, PermissionRefused
 from lakeport.model import Batch, Landed, Staged, Storage
-from lakeport.schema.evolution import TypeConflict, list_change_warnings
+from lakeport.schema.evolution import Evolution, TypeConflict, list_change_warnings
 from lakeport.schema.nested import has_untyped
 from lakeport.writers.base import ExistingTable, TablePlan, TableWriter
 from lakeport.writers.files.bookmarks import FileBookmarks, JournalSlot, bookmark_slot
@@ -218,7 +218,8 @@ class FilesWriter(TableWriter):
         """
         if self._attempts.sequence != batch.sequence:
             self._attempts = _Attempts(batch.sequence)
-        files, columns, warnings = self._plan_columns(incoming)
+        evolution, columns, warnings = self._plan_columns(incoming)
+        files = file_columns(evolution.schema, typed=self.encoder.has_types)
         folder = object_folder(self.table, self.date_partition_format, clock)
         names = ObjectNames(
             folder, clock, self.encoder.extension, self.unique, self._attempts.first, tasks
@@ -238,10 +239,10 @@ class FilesWriter(TableWriter):
                 "folders by the time of the load.",
             )
         untyped = tuple(field.name for field in columns if has_untyped(field.type))
-        return TablePlan(files, sink, _PlanDetail(names, columns), warnings, untyped)
+        return TablePlan(files, sink, evolution, _PlanDetail(names, columns), warnings, untyped)
 
-    def _plan_columns(self, incoming: pa.Schema) -> tuple[pa.Schema, pa.Schema, tuple[str, ...]]:
-        """Return the columns of the batch's files, those of the table after it, and warnings.
+    def _plan_columns(self, incoming: pa.Schema) -> tuple[Evolution, pa.Schema, tuple[str, ...]]:
+        """Return the evolution to the files' columns, the table's columns after it, and warnings.
 
         A table whose files were deleted starts over with the batch's columns.
 
@@ -271,7 +272,7 @@ class FilesWriter(TableWriter):
                 f"{self._column_log.uri} would do.",
             )
         warnings += tuple(list_change_warnings(plan, lambda _: "a new table has it as JSON"))
-        return file_columns(plan.schema, typed=typed), table, warnings
+        return plan, table, warnings
 
     @property
     def _column_log(self) -> ColumnLog:

@@ -103,7 +103,7 @@ def test_the_report_in_plain_lines() -> None:
         "flights: undeclared field x dropped from 3 records",
         "flights: 1 batch skipped",
         "flights: 4 files replaced",
-        "  n\\x1b.csv: tabs\n",
+        "  notes: n\\x1b.csv: tabs\n",
         "many small files",
         "1 line belongs to no stream",
         "bad records are in /lake/_lakeport/q.jsonl",

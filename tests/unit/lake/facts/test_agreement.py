@@ -148,6 +148,7 @@ def test_each_version_says_what_it_did(table: Grown) -> None:
     assert facts.versions[3].run_id is None
     assert facts.versions[1].columns == ("new: extra, double",)
     assert facts.versions[9].columns == ("new: later, integer",)
+    assert {column.name: column.since for column in facts.columns}["later"] == 9
     assert facts.older_versions == 0
 
 
