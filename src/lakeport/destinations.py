@@ -152,6 +152,7 @@ def open_table(
     """
     folder = table_folder(config.table_folder_name(table_name(config.table_pattern, stream)))
     _check_table_place(storage, folder, config.file_type)
+    journal = Journal(storage, config.run_id, folder) if config.run_id else None
     if config.file_type == "delta":
         from lakeport.writers.delta.merge import DeltaMerger
         from lakeport.writers.delta.table import DeltaTableWriter
@@ -171,7 +172,7 @@ def open_table(
             by_log=engine.commits_by_log,
             engine=engine,
         )
-        return DeltaTableWriter(writer, DeltaMerger(writer, engine))
+        return DeltaTableWriter(writer, DeltaMerger(writer, engine), journal)
     from lakeport.writers.files.writer import FilesWriter
 
     return FilesWriter(
@@ -179,7 +180,7 @@ def open_table(
         encoder_for(config.file_type, _compression(config)),
         folder,
         date_partition_format=config.date_partition_format,
-        journal=Journal(storage, config.run_id, folder) if config.run_id else None,
+        journal=journal,
         manifest=config.manifest,
         unique=secrets.token_hex(4) if writes and storage.needs_unique_names() else "",
         target_bytes=int(config.target_file_size_mb * 2**20),

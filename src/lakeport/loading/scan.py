@@ -41,11 +41,13 @@ class ScannedBatch:
 
     Attributes:
         reader: reads its good records; None for a frame.
+        bad: number of its bad records.
         unreported: with `once`, the scan of each split, whose bad records are not reported yet.
     """
 
     batch: Batch
     reader: Reader | None
+    bad: int = 0
     unreported: tuple[Scan, ...] = ()
 
 
@@ -115,7 +117,7 @@ class StreamScanner:
         if not config.once:
             self.report_bad(batch, scans)
         reader = batch.reader.skip_bad_records() if bad else batch.reader
-        return ScannedBatch(batch, reader, scans if config.once else ())
+        return ScannedBatch(batch, reader, len(bad), scans if config.once else ())
 
     def report_bad(
         self, batch: Batch, scans: Sequence[Scan], left_out: Collection[str] = ()

@@ -164,7 +164,8 @@ class StreamLoader:
         groups = [rows] if whole else [[batch] for batch in rows]
         groups += [[batch] for batch in batches if batch.has_deleted_keys]
         for number, group in enumerate(groups, 1):
-            landed = self._land_group(group, state if number == len(groups) else None)
+            is_last = number == len(groups)
+            landed = self._land_group(group, state if is_last else None, keeps_state=number > 1)
             if landed is not None:
                 yield replace(landed, source_columns=describe_source(group))
 
@@ -182,10 +183,13 @@ class StreamLoader:
             return True
         return self.transform is not None and not self.transform.plan_frame(batches[0]).row_wise
 
-    def _land_group(self, batches: Sequence[Batch], state: bytes | None) -> Landed | None:
+    def _land_group(
+        self, batches: Sequence[Batch], state: bytes | None, *, keeps_state: bool
+    ) -> Landed | None:
         """Land batches in one commit, with retries; None if they are optional and without rows.
 
         Batches that the same run had landed before are not landed again: that commit is returned.
+        `keeps_state`: whether rows of earlier groups have no other commit with the STATE.
         """
         batches = [self.policies.rename_keys(batch) for batch in batches]
         whole = merge_batches(batches)
@@ -211,6 +215,17 @@ class StreamLoader:
                     group = replace(group, checked=True)
                     if whole.optional and not staged.objects and whole.bookmark is None:
                         return None
+                    if landed is None and not staged.objects and not keeps_state:
+                        rejected = sum(one.bad for one in group.scanned)
+                        rejected += sum(len(one.rejected) for one in staged.counts)
+                        unchanged = self.writer.leave_out(plan.table, whole, rejected)
+                        if unchanged is not None:
+                            return replace(
+                                unchanged,
+                                warnings=(*whole.warnings, *unchanged.warnings),
+                                notes=whole.notes,
+                                columns=describe_columns(plan.incoming, plan.table),
+                            )
                     if landed is None:
                         landed = self._commit(staged, plan.table, state)
                     else:

@@ -119,6 +119,14 @@ class TableWriter(Protocol):
         """
         return nullcontext()
 
+    def leave_out(self, plan: TablePlan, batch: Batch, rejected: int) -> Landed | None:
+        """Return the report of a batch without rows that needs no commit; None if it needs one.
+
+        Args:
+            rejected: number of the batch's records that were rejected.
+        """
+        return None
+
     def commit(
         self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, singer_state: bytes | None
     ) -> Landed:

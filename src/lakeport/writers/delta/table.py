@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeport.errors import LakeportError
+from lakeport.errors import LakeportError, PermissionRefused
 from lakeport.model import Batch, BookmarkStore, Landed, Mode, Staged
 from lakeport.shape import combine_lowest_versions
 from lakeport.writers.base import ExistingTable, TablePlan, TableWriter
 from lakeport.writers.delta.merge import DeltaMerger
 from lakeport.writers.delta.optimize import compact
 from lakeport.writers.delta.writer import DeltaWriter
+from lakeport.writers.files.journal import DoneEntry, Journal
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -26,10 +27,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DeltaTableWriter(TableWriter):
-    """Writes one stream's batches to its Delta table: append, overwrite or merge as configured."""
+    """Writes one stream's batches to its Delta table: append, overwrite or merge as configured.
+
+    Attributes:
+        journal: the run's journal, for batches that make no version; None without a run id.
+    """
 
     writer: DeltaWriter
     merger: DeltaMerger
+    journal: Journal | None
 
     @property
     def config(self) -> DestinationConfig:
@@ -55,12 +61,23 @@ class DeltaTableWriter(TableWriter):
             PartlyLanded, RunMismatch: as `TableWriter.find_landed`.
         """
         run_id = self.config.run_id or ""
+        if self.journal and not batch.optional and self._is_in_journal(self.journal, batch):
+            return Landed(batch.stream, self.uri, batch.sequence, 0, skipped=True)
         landed = self.writer.find_landed_batch(
             run_id=run_id, sequence=batch.sequence, digest=batch.digest
         )
         if landed is not None or self.config.mode is not Mode.APPEND:
             return landed
         return self.writer.find_landed_content(batch.sequence, batch.content)
+
+    def _is_in_journal(self, journal: Journal, batch: Batch) -> bool:
+        """Whether the run has left out the batch before; False if the store lets nothing be read.
+
+        RunMismatch if it was another batch.
+        """
+        with suppress(PermissionRefused):
+            return journal.read_done(batch.sequence, batch.digest) is not None
+        return False
 
     def plan(
         self,
@@ -92,6 +109,24 @@ class DeltaTableWriter(TableWriter):
         with suppress(LakeportError):  # the batch is committed
             return any(action.add for action in self.writer.log.read_actions(0) or ())
         return False
+
+    def leave_out(self, plan: TablePlan, batch: Batch, rejected: int) -> Landed | None:
+        """Return the report of a batch without rows that changes nothing; None if it does.
+
+        It makes a new table, moves a bookmark, or changes columns, properties or rows. If all of
+        its records were rejected, it leaves an existing table as it is, and the run's journal has
+        an entry, as the table's log has none.
+        """
+        table: DeltaPlan = plan.detail.table if self.config.mode is Mode.MERGE else plan.detail
+        replaces = self.merger.replaces_rows or (table.mode is Mode.OVERWRITE and not table.dynamic)
+        changes = bool(table.metadata_changes or replaces) and not rejected
+        if table.base is None or batch.bookmark is not None or changes:
+            return None
+        if rejected and self.journal is not None:
+            self.journal.write_done(batch.sequence, DoneEntry(batch.digest, (), 0, 0))
+        text = "every record was rejected: the overwrite replaced nothing."
+        warnings = (text,) if table.mode is Mode.OVERWRITE else ()
+        return Landed(batch.stream, self.uri, batch.sequence, 0, warnings=warnings)
 
     def commit(
         self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, singer_state: bytes | None
