@@ -20,6 +20,7 @@ from tests.emulators import Azurite, FakeGcs, Minio
 os.environ["LAKEPORT_CDS"] = "use"  # no background work beside the tests
 os.environ["LAKEPORT_WARM"] = "off"  # but where a test says otherwise
 os.environ["LAKEPORT_PROGRESS"] = "off"  # what goes on is told by the clock
+os.environ["LAKEPORT_VERBOSE"] = "on"  # as beside a terminal
 
 KNOWN_NEEDS = jars.known_needs(NEEDS)
 """What jars are pinned for on the installed Spark."""

@@ -116,7 +116,7 @@ class Lake:
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     """This process's environment without lakeport's own keys."""
-    kept_names = ("LAKEPORT_CACHE", "LAKEPORT_CDS", "LAKEPORT_PROGRESS")
+    kept_names = ("LAKEPORT_CACHE", "LAKEPORT_CDS", "LAKEPORT_PROGRESS", "LAKEPORT_VERBOSE")
     kept = {
         name: value
         for name, value in os.environ.items()

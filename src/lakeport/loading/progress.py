@@ -24,6 +24,7 @@ Hook = Callable[[tuple[Activity, ...]], object]
 
 _VARIABLE = "LAKEPORT_PROGRESS"
 _OFF = frozenset({"off", "false", "no", "0"})
+_ON = frozenset({"on", "true", "yes", "1"})
 _INTERVAL_SECONDS = 0.2
 _UNLIMITED_COLUMNS = 10_000
 
@@ -267,28 +268,36 @@ class _HookDisplay:
 
 
 class Lines:
-    """Progress display for logs and pipes: plain lines, every 5 to 60 seconds."""
+    """Progress display for logs and pipes: plain lines, every 5 to 60 seconds.
+
+    `rare`: every one to five minutes, for logs that nobody watches.
+    """
 
     _FIRST_SECONDS = 0.4  # shorter commands write nothing
     _INTERVALS = ((60.0, 5.0), (600.0, 15.0), (float("inf"), 60.0))
+    _RARE_FIRST_SECONDS = 60.0
+    _RARE_INTERVALS = ((600.0, 60.0), (float("inf"), 300.0))
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: TextIO, *, rare: bool = False) -> None:
         self._out = out
+        self._first = self._RARE_FIRST_SECONDS if rare else self._FIRST_SECONDS
+        self._intervals = self._RARE_INTERVALS if rare else self._INTERVALS
+        self._rare = rare
         self._next = 0.0
         self._shown: set[tuple[str, str]] = set()
 
     def draw(self, state: ProgressState) -> None:
-        """Write new activities at once, all at intervals; nothing in the first 0.4 seconds."""
+        """Write new activities at once, unless `rare`, and all at intervals; nothing at first."""
         now, activities = state.now, state.activities
         passed = now - state.began
-        if passed < self._FIRST_SECONDS:
+        if passed < self._first:
             return
         due = now >= self._next
         fresh = [each for each in activities if (each.what, each.name) not in self._shown]
-        if not due and not fresh:
+        if not due and (self._rare or not fresh):
             return
         if due:
-            interval = next(every for end, every in self._INTERVALS if passed < end)
+            interval = next(every for end, every in self._intervals if passed < end)
             self._next = now + interval
         self._shown.update((each.what, each.name) for each in activities)
         shown = activities if due else tuple(fresh)
@@ -303,6 +312,11 @@ class Lines:
 def is_switched_off() -> bool:
     """Whether `LAKEPORT_PROGRESS` is `off`, `false`, `no` or `0`."""
     return os.environ.get(_VARIABLE, "").strip().lower() in _OFF
+
+
+def is_switched_on(variable: str) -> bool:
+    """Whether an environment variable is `on`, `true`, `yes` or `1`."""
+    return os.environ.get(variable, "").strip().lower() in _ON
 
 
 @contextmanager

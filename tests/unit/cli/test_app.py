@@ -61,13 +61,13 @@ class FakeLoad:
         return PLAN
 
 
-QUIET = "LAKEPORT_PROGRESS"  # what goes on is told by the clock
+KEPT = ("LAKEPORT_PROGRESS", "LAKEPORT_VERBOSE")  # of the tests themselves
 
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeLoad:
     monkeypatch.chdir(tmp_path)
-    for name in [n for n in os.environ if n.startswith("LAKEPORT_") and n != QUIET]:
+    for name in [n for n in os.environ if n.startswith("LAKEPORT_") and n not in KEPT]:
         monkeypatch.delenv(name)
     fake = FakeLoad()
     monkeypatch.setattr(landing, "land", fake.land)

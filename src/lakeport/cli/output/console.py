@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TextIO
 
@@ -96,7 +97,16 @@ class _OutputBase(Observer):
 
 
 class Console(_OutputBase):
-    """Prints results for people: progress and tables on a terminal, plain lines elsewhere."""
+    """Prints results for people: progress and tables on a terminal, plain lines elsewhere.
+
+    Where no terminal shows it, as under an orchestrator, a load is one line at its end, with what
+    needs attention above.
+    """
+
+    @cached_property
+    def _warned(self) -> set[str]:
+        """Texts of the warnings that were printed."""
+        return set()
 
     @cached_property
     def _width(self) -> int:
@@ -107,6 +117,11 @@ class Console(_OutputBase):
     def interactive(self) -> bool:
         """Whether the output is a terminal."""
         return bool(self._width)
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether loads are one line: there is no terminal, and `LAKEPORT_VERBOSE` is not on."""
+        return progress.is_brief(self._out, self._err)
 
     def begin(self, label: str) -> None:
         """Show progress until something is printed."""
@@ -119,18 +134,25 @@ class Console(_OutputBase):
             if self._width:
                 landings = pluralize(self.landed, "batch"), pluralize(self._rows, "row")
                 progress.note(f"{landings[0]} landed, {landings[1]}")
-            else:
+            elif not self.is_brief:
                 self.say(batch_line(landed))
 
     def on_warning(self, text: str) -> None:
         """Print a warning."""
         line = f"Warning: {format_value(text)}"
         with self._lock:
+            self._warned.add(text)
             self._print_message(line)
 
     def on_finished(self, report: LandingReport) -> None:
         """Print a load's report: streams, columns, notes and a closing line."""
         self.close()
+        if self.is_brief:
+            left = [text for text in report.warnings if text not in self._warned]
+            for note in report_notes(replace(report, warnings=tuple(left)), brief=True):
+                self.say(note)
+            self.say(summary_line(report, brief=True))
+            return
         if report.streams:
             known = all(stream.table_name in ("", stream.stream) for stream in report.streams)
             # The last line has the target.

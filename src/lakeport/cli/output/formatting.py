@@ -343,8 +343,10 @@ def report_row(stream: StreamReport) -> tuple[str, ...]:
     )
 
 
-def summary_line(report: LandingReport) -> str:
+def summary_line(report: LandingReport, *, brief: bool = False) -> str:
     """Return the closing line of a load: rows, target, duration, run id and engine.
+
+    `brief`: with the stream, or the number of streams, as no table above names them.
 
     Example:
         >>> now = datetime.fromisoformat("2024-03-04T15:30:45+00:00")
@@ -352,6 +354,9 @@ def summary_line(report: LandingReport) -> str:
         '0 rows landed in /lake, 0.4 s, run r1'
     """
     landed, run = pluralize(report.rows, "row"), f"run {format_value(report.run_id)}"
+    if brief and report.streams:
+        names = [format_value(stream.stream) for stream in report.streams]
+        landed += f" of {names[0] if len(names) == 1 else pluralize(len(names), 'stream')}"
     by = f", {report.engine}" if report.engine.name else ""
     if report.ok:
         return (
@@ -379,8 +384,11 @@ def column_lines(stream: StreamReport, width: int) -> list[str]:
     return [*kept, *more] if told else []
 
 
-def report_notes(report: LandingReport) -> list[str]:
-    """Return lines about bad records, dropped fields, skipped batches, merges and warnings."""
+def report_notes(report: LandingReport, *, brief: bool = False) -> list[str]:
+    """Return lines about bad records, dropped fields, skipped batches, merges and warnings.
+
+    `brief`: without what merges and overwrites did.
+    """
     notes = []
     for stream in report.streams:
         name = format_value(stream.stream)
@@ -392,14 +400,14 @@ def report_notes(report: LandingReport) -> list[str]:
         if stream.skipped_batches:
             batches = pluralize(stream.skipped_batches, "batch")
             notes.append(f"{name}: {batches} skipped, landed before")
-        if stream.merged:
+        if stream.merged and not brief:
             (first, rows), *others = stream.merged.items()
             told = [f"{pluralize(rows, 'row')} {first}"]
             told += [
                 f"{format_count(rows)} {what}" for what, rows in others if rows or what != "deleted"
             ]
             notes.append(f"{name}: {', '.join(told)}")
-        elif stream.removed_files:
+        elif stream.removed_files and not brief:
             files = pluralize(stream.removed_files, "file")
             known = f" ({pluralize(stream.removed_rows, 'row')})" if stream.removed_rows else ""
             notes.append(f"{name}: {files} replaced{known}")

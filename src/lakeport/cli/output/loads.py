@@ -73,7 +73,8 @@ class ConsoleLoads(PipelineObserver):
         if not told and report.resumes:
             self._console.say(f"nothing to resume: run {report.resumes} has done all its loads")
             return
-        self._console.rows("", _COLUMNS, [_row(load) for load in told], _SPARE)
+        if not self._console.is_brief:
+            self._console.rows("", _COLUMNS, [_row(load) for load in told], _SPARE)
         for load in told:
             for note in _notes(load):
                 self._console.say(f"  {format_value(load.load)}: {format_value(note)}", hanging=2)

@@ -17,6 +17,7 @@ from lakeport.loading.progress import (
     ProgressState,
     format_lines,
     is_switched_off,
+    is_switched_on,
 )
 
 if TYPE_CHECKING:
@@ -81,16 +82,22 @@ _shown: list[Progress] = []  # at most one: a process has one terminal
 def begin(label: str, out: TextIO, err: TextIO) -> None:
     """Start to show progress, unless switched off, or change the label of a running display.
 
-    It goes to `err`, redrawn on a terminal, else as lines at intervals; to `out` if only that is a
-    terminal.
+    It goes to `err`, redrawn on a terminal, else as lines at intervals, rare ones without any
+    terminal; to `out` if only that is a terminal.
     """
     if _shown:
         _shown[0].label = label
     elif not is_switched_off():
         dumb = os.environ.get("TERM", "") in ("", "dumb")
         terminal = next((each for each in (err, out) if each.isatty() and not dumb), None)
-        display: Display = Lines(err) if terminal is None else Terminal(terminal)
+        lines = Lines(err, rare=is_brief(out, err))
+        display: Display = lines if terminal is None else Terminal(terminal)
         _shown.append(Progress(display, label).begin())
+
+
+def is_brief(out: TextIO, err: TextIO) -> bool:
+    """Whether to print little: neither is a terminal, and `LAKEPORT_VERBOSE` is not on."""
+    return not (out.isatty() or err.isatty() or is_switched_on("LAKEPORT_VERBOSE"))
 
 
 def begin_early(arguments: Sequence[str]) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -66,6 +67,37 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
 def console() -> tuple[Console, io.StringIO, io.StringIO]:
     out, err = io.StringIO(), io.StringIO()
     return Console(out, err), out, err
+
+
+def test_a_load_that_nobody_watches_is_one_line_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LAKEPORT_VERBOSE")
+    output, out, err = console()
+    output.on_landed(LANDED)
+    output.on_warning("mind the gap")
+    output.remarks = lambda report: ("a remark",)
+    good = StreamReport(
+        "flights", "/lake/flights", 5, merged={"inserted": 5}, columns={"a": "date"}
+    )
+    output.on_finished(replace(REPORT, streams=(good,), stray_lines=0, quarantine=()))
+    assert out.getvalue() == "5 rows of flights landed in /lake, 4.2 s, run r1\n"
+    assert err.getvalue() == "Warning: mind the gap\n"
+    output, out, _ = console()
+    output.on_finished(REPORT)
+    *notes, last = out.getvalue().splitlines()
+    assert last == "336,792 rows of 3 streams landed in /lake, 4.2 s, run r1"
+    assert notes == [
+        "flights: 2 bad records set aside",
+        "flights: undeclared field x dropped from 3 records",
+        "flights: 1 batch skipped, landed before",
+        "air\\x1b[2Jlines: many small files",
+        "notes: n\\x1b.csv: tabs",
+        "1 line belongs to no stream",
+        "bad records are in /lake/_lakeport/q.jsonl",
+        "mind the gap",
+    ]
+    for streams in ((Terminal(), io.StringIO()), (io.StringIO(), Terminal())):
+        Console(*streams).on_finished(REPORT)
+        assert "flights" in streams[0].getvalue().splitlines()[-9]
 
 
 def test_piped_output_has_one_line_for_each_batch() -> None:

@@ -10,7 +10,8 @@ import pytest
 from lakeport.cli.output import progress
 from lakeport.cli.output.console import Console
 from lakeport.cli.output.loads import ConsoleLoads
-from lakeport.host.activity import activity, add_progress
+from lakeport.host.activity import Activity, activity, add_progress
+from lakeport.loading.progress import Lines, ProgressState
 from lakeport.model import Landed
 
 
@@ -45,6 +46,25 @@ def wanted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def _plain(text: str) -> str:
     return re.sub(r"\x1b\[[0-9?]*[a-zA-Z]", "", text)
+
+
+def test_lines_come_at_intervals_or_rarely_where_nobody_watches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = [(0.5, 1), (5.4, 1), (5.6, 1), (61.0, 1), (62.0, 2), (119.0, 1), (121.0, 1)]
+    drawn = {}
+    for rare in (False, True):
+        out = io.StringIO()
+        lines = Lines(out, rare=rare)
+        for now, number in read:
+            going = tuple(Activity("reading", f"s{n}", 0.0) for n in range(number))
+            lines.draw(ProgressState("landing", 0.0, now, going))
+        drawn[rare] = len(out.getvalue().splitlines())
+    assert drawn == {False: 5, True: 2}
+    monkeypatch.delenv("LAKEPORT_VERBOSE")
+    piped, screen = io.StringIO(), Screen()
+    assert progress.is_brief(piped, piped)
+    assert not progress.is_brief(screen, piped) and not progress.is_brief(piped, screen)
 
 
 def test_a_terminal_shows_what_goes_on_within_its_columns() -> None:
