@@ -85,7 +85,7 @@ class ChangeNotes:
             declares = "the stream declares" if batch.key_properties else "`merge_keys` names"
             place = "" if self.config.file_type == "delta" else " in a Delta table"
             yield (
-                f"{declares} keys ({', '.join(keys)}), and these rows were added to those that the "
+                f"{declares} keys ({', '.join(keys)}), and these rows are added to those that the "
                 f"table had; `mode: merge` (`--mode merge`){place} updates instead of adding"
             )
 

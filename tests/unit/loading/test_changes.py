@@ -15,7 +15,7 @@ import lakeport
 
 STRICT = "; `schema_evolution: strict` (`--schema-evolution strict`) refuses new columns"
 KEYS = (
-    "the stream declares keys (id), and these rows were added to those that the table had; "
+    "the stream declares keys (id), and these rows are added to those that the table had; "
     "`mode: merge` (`--mode merge`) updates instead of adding"
 )
 

@@ -74,6 +74,7 @@ class _OutputBase(Observer):
         self._states = states
         self._lock = threading.Lock()
         self._rows = 0
+        self._warned: set[str] = set()  # texts of warnings that were printed
         self.landed = 0
         self.options = ""
         self.remarks: Remarks = lambda report: ()
@@ -102,11 +103,6 @@ class Console(_OutputBase):
     Where no terminal shows it, as under an orchestrator, a load is one line at its end, with what
     needs attention above.
     """
-
-    @cached_property
-    def _warned(self) -> set[str]:
-        """Texts of the warnings that were printed."""
-        return set()
 
     @cached_property
     def _width(self) -> int:
