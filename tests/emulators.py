@@ -144,6 +144,10 @@ PACKAGES = {
     "fake-gcs-server": Package("fake-gcs-server", "v1.56.1", _GCS, "go", "fake-gcs-server"),
     "azurite": Package("azurite", "3.35.0", "azurite", "npm", _AZURITE),
 }
+ACTIONLINT = Package(
+    "actionlint", "v1.7.12", "github.com/rhysd/actionlint/cmd/actionlint", "go", "actionlint"
+)
+"""Checks GitHub's workflows."""
 
 
 def _spark(version: str, java: str) -> Environment:
@@ -640,7 +644,8 @@ def main() -> None:
     from tests.postgres import TAP_POSTGRES
 
     sparks = [SPARKS[minor] for minor in SHARED_SPARKS]
-    for package in (*PACKAGES.values(), TAP_POSTGRES, *chromium.packages(), *sparks):
+    tools = (ACTIONLINT, TAP_POSTGRES, *chromium.packages())
+    for package in (*PACKAGES.values(), *tools, *sparks):
         began = time.monotonic()
         print(f"{package.name} {package.version}: ", end="", flush=True)
         program = package.path()

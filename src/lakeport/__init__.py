@@ -29,10 +29,14 @@ and a hint.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from lakeport.version import __version__
+
+if sys.platform == "win32":
+    raise ImportError("lakeport runs on Linux and macOS\n\nHint: on Windows, run it in WSL.")
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
