@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONPATH :=
 LAKE ?= ./lake
 
-.PHONY: help install demo lake test test-spark soak check audit bench-peers docs site emulators jvm native clean
+.PHONY: help install demo lake test test-spark soak check audit bench-peers docs site emulators jvm native notices clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -76,6 +76,9 @@ jvm: install ## Build the S3 log store's jar from its source (needs a JDK)
 native: install ## Build the native kernel from its source (needs Rust), after its own tests
 	@cd native && cargo fmt --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet
 	@$(PY) scripts/build_native.py
+
+notices: ## Write the licenses of the kernel's crates anew (needs `cargo install cargo-about --features cli`)
+	@cd native && cargo about generate --output-file ../THIRD-PARTY-NOTICES.txt about.hbs
 
 clean: ## Remove what the commands above made here
 	@rm -rf lake.html .venv .venv-site site lake lake-bench .mypy_cache .ruff_cache .pytest_cache

@@ -315,6 +315,7 @@ def _stale_tables(
 
 def _post_notice(url: str, body: Mapping[str, Any]) -> list[str]:
     """Post a notice as JSON within 5 seconds; return the problem, if any, as a list."""
+    from urllib.error import HTTPError
     from urllib.request import Request, urlopen
 
     headers = {"Content-Type": "application/json"}
@@ -323,6 +324,8 @@ def _post_notice(url: str, body: Mapping[str, Any]) -> list[str]:
         with urlopen(request, timeout=_POST_SECONDS):  # noqa: S310
             return []
     except Exception as error:  # whatever the endpoint does, the run is over
+        if isinstance(error, HTTPError):
+            error.close()  # an HTTPError is also the response
         status = getattr(error, "code", None)
         why = f"it answered {status}" if status else type(error).__name__
         return [f"the notice to {urlsplit(url).hostname} could not be sent: {why}"]

@@ -122,7 +122,9 @@ def test_an_old_typer_can_read_every_annotation() -> None:
     assert len(kinds) > 50
     for kind in kinds:
         inner = get_args(kind)[0] if get_origin(kind) is Annotated else kind
-        assert not isinstance(inner, str) and type(inner) is not UnionType
+        assert not isinstance(inner, str)
+        # Python 3.14 has one class for both ways to write a union.
+        assert type(inner) is not UnionType or sys.version_info >= (3, 14)
 
 
 def test_options_stay_without_docstrings() -> None:

@@ -231,7 +231,7 @@ BAD = {
     b'{"type": "STATE", "value": 1} {': "not valid JSON",
     b'{"type": "\xff"}': "not UTF-8",
     b'{"a": "\xff", "b": tru}': "not UTF-8",
-    b'{"record": ' + b"[" * 10_000 + b"]" * 10_000 + b', "type": "RECORD"}': "too deeply",
+    b'{"record": ' + b"[" * 300_000 + b"]" * 300_000 + b', "type": "RECORD"}': "too deeply",
     b'{"type": "ACTIVATE_VERSION", "stream": "users"}': "ACTIVATE_VERSION without",
 }
 
