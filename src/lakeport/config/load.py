@@ -19,6 +19,8 @@ from lakeport.config.base import (
     all_keys,
     canonical_keys,
     config_class,
+    delta_destination,
+    destination_names,
     parse_target_uri,
     target_hint,
 )
@@ -271,19 +273,65 @@ def build_config(
     merged = override_keys(
         canonical_keys(values), canonical_keys(_check_text_keys(overrides or {}))
     )
-    destination = merged.setdefault("destination", os.environ.get(_DESTINATION) or None)
+    notes = []
+    if merged.get("destination") is None:
+        merged["destination"] = os.environ.get(_DESTINATION)
+    if not merged["destination"]:
+        merged["destination"], note = infer_destination({**values, **merged})
+        notes.append(note)
+    destination = merged["destination"]
     if not isinstance(destination, str):
-        raise ConfigError("the key `destination` is missing", target_hint())
+        raise missing_destination_error()
     model = config_class(destination)
     names = {key: _PREFIX + key.upper() for key in model.model_fields if key not in merged}
     found = {key: os.environ[name] for key, name in names.items() if os.environ.get(name)}
     try:
-        return model(**merged, **found)
+        return model(**merged, **found).with_warnings(*notes)
     except ConfigError as error:
         wrong = {str(key) for path, *_ in error.problems for key in path[:1]}
         if variables := [names[key] for key in found if key in wrong]:
             error.hint += f" The environment sets {', '.join(variables)}."
         raise
+
+
+def missing_destination_error() -> ConfigError:
+    """Return the error for a config without `destination` and without keys that tell it."""
+    return ConfigError("the key `destination` is missing", target_hint())
+
+
+def infer_destination(values: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the one destination that has all of a config's keys, and a note that tells so.
+
+    Keys of every destination don't count. Of S3's two, `file_type` decides, or else `mode`, which
+    only Mage's Delta destination has.
+
+    Raises:
+        ConfigError: no destination has all of the keys, several have, or there are none.
+
+    Example:
+        >>> infer_destination({"bucket": "lake", "google_application_credentials": None})[0]
+        'google_cloud_storage'
+    """
+    models = {name: config_class(name) for name in destination_names()}
+    own = sorted((values.keys() & all_keys()) - DestinationConfig.model_fields.keys())
+    if not own:
+        raise missing_destination_error()
+    found = [name for name, model in models.items() if model.model_fields.keys() >= {*own}]
+    kind = str(values.get("file_type") or ("delta" if "mode" in values else "")).lower()
+    for files, tables in [(name, delta_destination(name)) for name in found if kind]:
+        if files != tables and tables in found:
+            found.remove(files if kind == "delta" else tables)
+    keys = ", ".join(f"`{key}`" for key in own)
+    if len(found) == 1:
+        return found[0], (
+            f"the config has no `destination`: it is taken as `{found[0]}` for its keys {keys}"
+        )
+    names = found or list(models)
+    raise ConfigError(
+        f"the key `destination` is missing, and the keys {keys} are those of "
+        + (" and ".join(f"`{name}`" for name in found) or "no single destination"),
+        f"write the one that is meant: {' or '.join(f'`destination: {each}`' for each in names)}.",
+    )
 
 
 def environment_keys(

@@ -2,6 +2,7 @@
 
 Settings come from `--config` files, later ones winning. With `--config ENV` they also come from
 variables named `TARGET_LAKEPORT_` and the setting in capitals, which win over files as in the SDK.
+Without any, the target that LAKEPORT_TO or LAKEPORT_DESTINATION names counts.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 from lakeport.config.base import DestinationConfig, config_class, destination_names
 from lakeport.config.explain import closest_match
-from lakeport.config.load import environment_keys, load_files
+from lakeport.config.load import environment_keys, environment_target, load_files, load_target
 from lakeport.errors import ConfigError
 
 PREFIX = "TARGET_LAKEPORT_"
@@ -55,10 +56,12 @@ def load_settings(configs: Sequence[str]) -> DestinationConfig:
         )
         warnings = [_unknown_variable_warning(name) for name in unknown]
     in_environment = _drop_sdk_settings(in_environment)
+    if not files and not in_environment and environment_target() is not None:
+        return load_target(None).with_warnings(*warnings)
 
     def translate(values: Mapping[str, Any]) -> dict[str, Any]:
         found = _drop_sdk_settings(values)
-        if not found.keys() | in_environment.keys() >= {"destination"}:
+        if not found and not in_environment:
             raise ConfigError(
                 "the setting `destination` is missing",
                 f"name one of {', '.join(destination_names())}, in a --config file or, with "

@@ -88,7 +88,7 @@ def test_forms_of_a_config(values: dict[str, object], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"path": "/lake"}, "`destination` is missing"),
+        ({"table": "t"}, "`destination` is missing"),
         ({"destination": "loca"}, "did you mean `local`"),
         ({"destination": "local", "config": {}, "mode": "append"}, "beside"),
         ({"destination": "local", "config": {"destination": "local"}}, "twice"),
@@ -100,6 +100,61 @@ def test_forms_of_a_config(values: dict[str, object], tmp_path: Path) -> None:
 def test_wrong_forms_are_told(values: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         load_target(values, environ={})
+
+
+S3_KEYS = {"bucket": "lake", "aws_access_key_id": "a", "aws_secret_access_key": "s"}
+
+
+@pytest.mark.parametrize(
+    ("values", "destination"),
+    [
+        ({"path": "/lake"}, "local"),
+        ({**S3_KEYS, "file_type": "parquet", "object_key_path": "raw"}, "amazon_s3"),
+        ({**S3_KEYS, "file_type": "csv", "mode": "append"}, "amazon_s3"),
+        ({**S3_KEYS, "table": "t", "mode": "append"}, "delta_lake_s3"),
+        ({**S3_KEYS, "format": "delta"}, "delta_lake_s3"),
+        ({"bucket": "lake", "google_application_credentials": None}, "google_cloud_storage"),
+        (
+            {"table_uri": "abfss://lake@acme.dfs.core.windows.net/t", "access_key": "YXc="},
+            "delta_lake_azure",
+        ),
+        ({"config": {**S3_KEYS, "mode": "append"}, "catalog": {}}, "delta_lake_s3"),
+    ],
+)
+def test_a_config_without_destination_is_known_by_its_keys(
+    values: dict[str, Any], destination: str, tmp_path: Path
+) -> None:
+    file = write(tmp_path / "c.json", json.dumps(values))
+    file.chmod(0o600)
+    for target in (values, str(file)):
+        config = load_target(target, environ={})
+        assert config.destination == destination
+        assert f"taken as `{destination}`" in config.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "choice"),
+    [
+        (S3_KEYS, ["amazon_s3", "delta_lake_s3"]),
+        ({"bucket": "lake", "file_type": "csv"}, ["amazon_s3", "google_cloud_storage"]),
+        ({**S3_KEYS, "table_uri": "s3://lake/t"}, ["amazon_s3", "delta_lake_azure", "local"]),
+    ],
+)
+def test_keys_of_several_destinations_are_refused_with_the_choice(
+    values: dict[str, Any], choice: list[str]
+) -> None:
+    with pytest.raises(ConfigError, match="`destination` is missing, and the keys `") as caught:
+        load_target(values, environ={})
+    assert all(f"`destination: {each}`" in caught.value.hint for each in choice)
+
+
+def test_the_environment_is_a_target() -> None:
+    keys = {"LAKEPORT_DESTINATION": "local", "LAKEPORT_PATH": "/e"}
+    assert load_target(None, environ=keys) == LocalConfig(path="/e")
+    assert load_target(None, environ={**keys, "LAKEPORT_TO": "/t"}) == LocalConfig(path="/t")
+    assert load_target({"table": "t"}, environ=keys) == LocalConfig(path="/e", table="t")
+    with pytest.raises(ConfigError, match="no target is named"):
+        load_target(None, environ={})
 
 
 def test_options_win_over_the_file_and_the_file_over_the_environment(tmp_path: Path) -> None:
@@ -257,7 +312,7 @@ def test_keys_that_are_no_text_are_refused(key: Any) -> None:
         ({**local, key: "x"}, None),
         ({"destination": "local", "config": {"path": "/lake", key: "x"}}, None),
         ({"config": local, key: "x"}, None),
-        ({"connector_type": "amazon_s3", "bucket": "b", "prefix": "a/b", key: "x"}, None),
+        ({"connector_type": "amazon_s3", "bucket": "lake", "prefix": "a/b", key: "x"}, None),
         (local, {key: "x"}),
     )
     for to, overrides in wrong:

@@ -122,3 +122,8 @@ def test_the_schema_has_every_key_of_every_destination() -> None:
     }
     assert required["local"] == ["path"]
     assert required["delta_lake_azure"] == ["table_uri"]
+
+
+def test_the_environments_target_counts_without_settings() -> None:
+    config = load_settings([], environ={"LAKEPORT_TO": "/lake"})
+    assert (config.destination, config.path) == ("local", "/lake")  # type: ignore[attr-defined]

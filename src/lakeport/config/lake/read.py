@@ -486,9 +486,8 @@ class _LakeReader:
             if "target" not in values and environment_target() is None:
                 raise ConfigError(_missing("target"), TOP_KEYS["target"])
             target = _canonical_target_keys(read_target_keys(values.get("target"), self.folder))
-            if not isinstance(target.get("destination"), str):
-                raise ConfigError("the key `destination` is missing", "such as `local`.")
-            config_class(target["destination"])
+            if isinstance(target.get("destination"), str):  # else the loads' keys tell it
+                config_class(target["destination"])
             found["target"] = target
         with self.mistakes.collecting("defaults"):
             given = values.get("defaults") or {}
