@@ -100,6 +100,19 @@ def _secret_members(text: str) -> Iterator[str]:
                 yield str(member)
 
 
+_known: set[str] = set()
+
+
+def mask_everywhere(secret: str) -> None:
+    """Have `scrub` and `mask_known` mask a secret in every text, until this process ends."""
+    _known.add(secret)
+
+
+def mask_known(text: str) -> str:
+    """Return a text in which the secrets of `mask_everywhere` are masked, and nothing else is."""
+    return _mask(text, _known) if _known else text
+
+
 def scrub(text: str, secrets: Iterable[str] = ()) -> str:
     """Mask the given secrets in a text, and everything that looks like a credential.
 
@@ -112,12 +125,18 @@ def scrub(text: str, secrets: Iterable[str] = ()) -> str:
     >>> scrub("GET /a?sig=AbC%3D&x=1 with pa/ss", ["pa/ss"])
     'GET /a?sig=**********&x=1 with **********'
     """
-    for form in sorted({f for s in secrets for f in _forms(s)}, key=len, reverse=True):
-        text = text.replace(form, MASK)
+    text = _mask(text, {*secrets, *_known})
     parts = _OPTION.split(text)
     for pattern, mask in _PATTERNS:
         parts[::2] = [pattern.sub(mask, part) for part in parts[::2]]
     return "".join(parts)
+
+
+def _mask(text: str, secrets: Iterable[str]) -> str:
+    """Return a text with every form of the secrets masked, longest first."""
+    for form in sorted({f for s in secrets for f in _forms(s)}, key=len, reverse=True):
+        text = text.replace(form, MASK)
+    return text
 
 
 def _forms(secret: str) -> set[str]:
@@ -129,4 +148,5 @@ def _forms(secret: str) -> set[str]:
     quoted = {quote(raw, safe=""), quote(raw), quote_plus(raw)}
     lower = {re.sub(r"%[0-9A-F]{2}", lambda code: code[0].lower(), form) for form in quoted}
     bare = {form.rstrip("=") for form in encoded}
-    return {secret, repr(secret)[1:-1]} | quoted | lower | encoded | bare
+    texts = {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1]}
+    return texts | quoted | lower | encoded | bare

@@ -113,7 +113,8 @@ def test_configs_are_valid(block: Block, tmp_path: Path) -> None:
         (tmp_path / "lake.yaml").write_text(block.text)
         assert read_lake(tmp_path / "lake.yaml", environ=environ).loads
         return
-    keys = expand(parse_text(block.text, str(block)), environ, str(block))
+    text = re.sub(r"\$\{[\w-]+:[^}]*\}", "abcd", block.text)  # secrets of stores
+    keys = expand(parse_text(text, str(block)), environ, str(block))
     if "connector_type" in keys:
         load_target(keys, environ={})
         return

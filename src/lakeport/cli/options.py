@@ -248,16 +248,20 @@ def collect_keys(
 def refuse_secrets(given: Mapping[str, Any], model: type[DestinationConfig]) -> None:
     """Raise ConfigError for secrets on a command line, as every user can read it.
 
-    The hint says where to put them.
+    A reference such as `${file:/run/secrets/key}` is none. The hint says where to put secrets.
     """
-    for key in sorted(given.keys() & model.secret_keys()):
+    from lakeport.config.references import is_reference
+
+    secrets = {key for key in given.keys() & model.secret_keys() if not is_reference(given[key])}
+    for key in sorted(secrets):
         raise ConfigError(
             f"`{key}` is a secret, and other users can read a command line",
-            f"put it in the config file, or in the environment as LAKEPORT_{key.upper()}.",
+            f"put it in the config file, or in the environment as LAKEPORT_{key.upper()}; or give "
+            f"a reference in quotes, such as `--set '{key}=${{file:/run/secrets/key}}'`.",
         )
     settings = given.get("spark")
     for name in sorted(settings if isinstance(settings, Mapping) else ()):
-        if is_secret_name(name):
+        if is_secret_name(name) and not is_reference((settings or {})[name]):
             raise ConfigError(
                 f"the Spark setting {name!r} is a secret, and other users can read a command line",
                 "put it under `spark:` in the config file.",

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lakeport.config.mage.templates import hide, index_with_templates, render, restore
+from lakeport.config.references import REFERENCE, resolve_reference
 from lakeport.errors import ConfigError
 
 _LARGEST = 1 << 20  # bytes of a file
 _DEEPEST = 32  # levels of nesting
 _MOST_ALIASES = 20  # k aliases a level for n levels: at most 1600 times the text when k * n <= 20
-_REFERENCE = re.compile(r"\$(\$?)\{([^}]*)\}")
 _SCALARS = (
     ("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), ("~", "n", "N", "")),
     ("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), "tTfF"),
@@ -115,13 +115,14 @@ def expand(
     name: str,
     depth: int = 0,
 ) -> Any:
-    """Replace `${NAME}` in nested texts by environment variables; `$${` becomes `${`.
+    """Replace references such as `${NAME}` in nested texts by values; `$${` becomes `${`.
 
-    Mage's templates are rendered too (see `lakeport.config.mage.templates`). Errors name the file
-    `name`; `value` is nested `depth` levels deep.
+    See `lakeport.config.references`. Mage's templates are rendered too (see
+    `lakeport.config.mage.templates`). Errors name the file `name`; `value` is nested `depth` levels
+    deep.
 
     Raises:
-        ConfigError: a variable is not set, or values are nested too deeply.
+        ConfigError: a variable or secret is missing, or values are nested too deeply.
 
     Example:
         >>> expand({"path": "${HOME}/$${x}"}, {"HOME": "/home/ada"}, "lake.yaml")
@@ -137,17 +138,10 @@ def expand(
         return value
 
     def replace(match: re.Match[str]) -> str:
-        escaped, variable = match.groups()
-        if escaped:
-            return match[0][1:]
-        if variable not in environ:
-            raise ConfigError(
-                f"{name} uses the environment variable {variable!r}, which is not set",
-                f"set {variable}, or write $${{ for a literal ${{.",
-            )
-        return environ[variable]
+        escaped, reference = match.groups()
+        return match[0][1:] if escaped else resolve_reference(reference, environ, name)
 
-    return render(value, environ, name, lambda text: _REFERENCE.sub(replace, text))
+    return render(value, environ, name, lambda text: REFERENCE.sub(replace, text))
 
 
 def collect_texts(value: Any, depth: int = 0) -> set[str]:

@@ -26,6 +26,7 @@ from lakeport.config.base import (
 )
 from lakeport.config.files import collect_texts, expand, parse_text, read_text, read_text_and_mode
 from lakeport.config.mage.io_config import is_sink, parse_sink
+from lakeport.config.references import resolve_values
 from lakeport.errors import ConfigError
 
 _STREAM = "{stream}"
@@ -116,7 +117,7 @@ def load_target(
         return build_config(values, overrides).with_warnings(*to.warnings)
     if isinstance(to, Mapping):
         with prefix_errors("the config"):
-            values = flatten_keys(to)
+            values = resolve_values(flatten_keys(to), "the config")
         return build_config(values, overrides)
     text = os.fspath(to)
     if not text.strip():
@@ -271,7 +272,8 @@ def build_config(
     if is_sink(values):
         values, _ = parse_sink(values, all_keys())
     merged = override_keys(
-        canonical_keys(values), canonical_keys(_check_text_keys(overrides or {}))
+        canonical_keys(values),
+        canonical_keys(resolve_values(_check_text_keys(overrides or {}), "an option")),
     )
     notes = []
     if merged.get("destination") is None:
@@ -284,7 +286,9 @@ def build_config(
         raise missing_destination_error()
     model = config_class(destination)
     names = {key: _PREFIX + key.upper() for key in model.model_fields if key not in merged}
-    found = {key: os.environ[name] for key, name in names.items() if os.environ.get(name)}
+    given = {name: os.environ[name] for name in names.values() if os.environ.get(name)}
+    given = resolve_values(given, "the environment")
+    found = {key: given[name] for key, name in names.items() if name in given}
     try:
         return model(**merged, **found).with_warnings(*notes)
     except ConfigError as error:

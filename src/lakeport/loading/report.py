@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 from lakeport.errors import LakeportError
 from lakeport.host.activity import activity
 from lakeport.model import EngineReport, Landed, Rejection, Span, StreamReport
-from lakeport.scrub import scrub
+from lakeport.scrub import mask_known, scrub
 from lakeport.writers.timing import Pace, Point, iterate_within
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def save_report(report: LandingReport, storage: Storage) -> None:
     stamp = report.started.strftime("%Y%m%d-%H%M%S")
     key = f"_lakeport/reports/{stamp}-{secrets.token_hex(4)}.json"
     with suppress(LakeportError):
-        storage.put(key, report.to_json().encode() + b"\n")
+        storage.put(key, mask_known(report.to_json()).encode() + b"\n")
 
 
 def _plain_fields(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -17,12 +17,12 @@ from lakeport.destinations import open_storage
 from lakeport.errors import LakeportError
 from lakeport.lake.table import Table
 from lakeport.loading.report import Failure, LandingReport, plain_value
+from lakeport.scrub import mask_known
 from lakeport.writers.naming import table_name
 
 if TYPE_CHECKING:
     from lakeport.config.lake import LakeFile, Load
-    from lakeport.model import ExpectationResult, Landed, Storage
-
+from lakeport.model import ExpectationResult, Landed, Storage
 
 LoadOutcome = Literal["landed", "failed", "skipped", "interrupted", "waiting", "left out"]
 """`skipped`: a load that it uses did not end well; `interrupted`: with the run, while it ran;
@@ -190,7 +190,7 @@ def save_run_report(report: PipelineReport, storage: Storage) -> str:
     """
     document = json.dumps(report.to_dict(whole=report.finished is not None))
     try:
-        storage.put(f"{_FOLDER}/{report.run_id}{_SUFFIX}", document.encode() + b"\n")
+        storage.put(f"{_FOLDER}/{report.run_id}{_SUFFIX}", mask_known(document).encode() + b"\n")
     except LakeportError as error:
         return f"the run's report can't be kept, by which `--resume` would go on: {error.message}"
     return ""

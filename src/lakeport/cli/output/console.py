@@ -37,6 +37,7 @@ from lakeport.cli.output.formatting import (
 )
 from lakeport.loading.report import Failure, LandingReport, Observer
 from lakeport.model import Landed
+from lakeport.scrub import mask_known
 from lakeport.units import format_count, pluralize
 
 if TYPE_CHECKING:
@@ -285,7 +286,7 @@ class Json(_OutputBase):
     def on_finished(self, report: LandingReport | PipelineReport) -> None:
         """Print the report of a successful load; keep a failed one's for `failure`."""
         if report.ok:
-            self._text(report.to_json())
+            self._text(mask_known(report.to_json()))
         else:
             self._failed = report
 
@@ -306,7 +307,7 @@ class Json(_OutputBase):
 
     def plan(self, plan: LandingPlan) -> None:
         """Write the plan."""
-        self._text(plan.to_json())
+        self._text(mask_known(plan.to_json()))
 
     def document(self, value: object) -> None:
         """Write a value: the command's whole result."""
@@ -322,7 +323,7 @@ class Json(_OutputBase):
         if trace:
             error["trace"] = trace
         if self._failed is not None:
-            self._text(json.dumps({**self._failed.to_dict(), "error": error}))
+            self._text(mask_known(json.dumps({**self._failed.to_dict(), "error": error})))
             return
         self._err.write(json.dumps({"error": error}) + "\n")
         self._err.flush()

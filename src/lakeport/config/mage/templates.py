@@ -19,11 +19,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import Any
 
-from lakeport.errors import ConfigError
+from lakeport.config.references import fetch_secret
+from lakeport.errors import ConfigError, MissingDependency
+from lakeport.scrub import mask_everywhere
 
 # Not the possessive `*+`, which Python before 3.11.5, as in Debian 12, gets wrong.
 _TEMPLATE = re.compile(r"""\{\{((?:'[^']*'|"[^"]*"|(?!\}\})[^'"])*)\}\}""")
@@ -203,6 +206,8 @@ def _make_functions(
             if other in environ:
                 return environ[other]
             found = _fetch_secret(kind, secret_name, *rest, **named)
+            if isinstance(found, str):
+                mask_everywhere(found)
             text = f"there is no secret {secret_name!r}, and {other} is not set either"
             return unset(text) if found is None else found
 
@@ -228,32 +233,11 @@ def _fetch_secret(kind: str, name: str, *rest: Any, **named: Any) -> Any:
     try:
         return getattr(import_module(module), function)(name, *rest, **named)
     except ImportError:
-        return _fetch_aws_secret(name) if kind == "aws_secret_var" else None
-
-
-def _fetch_aws_secret(name: str) -> Any:
-    """Fetch a secret from AWS; None without it or without boto3; ConfigError if AWS fails."""
-    try:
-        import boto3
-        from botocore.exceptions import BotoCoreError, ClientError
-    except ImportError:
-        return None
-    try:
-        found = boto3.client("secretsmanager").get_secret_value(SecretId=name)
-    except ClientError as error:
-        code = error.response.get("Error", {}).get("Code", "")
-        if code == "ResourceNotFoundException":
+        if kind != "aws_secret_var":
             return None
-        raise ConfigError(
-            f"AWS Secrets Manager refused the secret {name!r}: {code}",
-            "it takes the permission secretsmanager:GetSecretValue.",
-        ) from None
-    except BotoCoreError as error:
-        raise ConfigError(
-            f"AWS Secrets Manager could not be asked for the secret {name!r}: {error}",
-            "check AWS's credentials, AWS_REGION and the network.",
-        ) from None
-    return found.get("SecretString")
+    with suppress(MissingDependency):
+        return fetch_secret("aws-secret", name)
+    return None
 
 
 def _json_value(text: Any, path: str) -> Any:
