@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lakeport.config.references import is_reference
 from lakeport.errors import ConfigError
 from lakeport.scrub import is_secret_name
 
@@ -250,8 +251,6 @@ def refuse_secrets(given: Mapping[str, Any], model: type[DestinationConfig]) -> 
 
     A reference such as `${file:/run/secrets/key}` is none. The hint says where to put secrets.
     """
-    from lakeport.config.references import is_reference
-
     secrets = {key for key in given.keys() & model.secret_keys() if not is_reference(given[key])}
     for key in sorted(secrets):
         raise ConfigError(
