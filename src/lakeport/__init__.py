@@ -16,7 +16,7 @@ lakeport.Table("./lake/people").preview(5)
 | `Table(uri)` | look at a table, query it and maintain it |
 | `tables(to)`, `runs(to)` | list a lake's tables, or its runs |
 | `sql(to, query)` | query a lake's tables by their names, joins included |
-| `quarantined(to)`, `replay(to, table)` | list rejected records, or land them again |
+| `quarantined(to)`, `export_quarantined`, `replay` | list, correct and land rejected records |
 | `check(to)` | test the connection to a target |
 | `spark(to)`, `configure_spark(builder, to)` | get a Spark session for a lake, or set up your own |
 | `page(to)` | write an HTML page about a lake, a table or a run |
@@ -87,7 +87,13 @@ if TYPE_CHECKING:
     from lakeport.lake.tables import LakeTable, tables
     from lakeport.loading.check import CheckReport, check
     from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan, plan
-    from lakeport.loading.replay import Replayed, SetAside, quarantined, replay
+    from lakeport.loading.replay import (
+        Replayed,
+        SetAside,
+        export_quarantined,
+        quarantined,
+        replay,
+    )
     from lakeport.loading.report import Failure, LandingReport, Observer
     from lakeport.loading.run import land
     from lakeport.model import (
@@ -178,6 +184,7 @@ __all__ = [
     "__version__",
     "check",
     "configure_spark",
+    "export_quarantined",
     "land",
     "land_stream",
     "page",
@@ -208,7 +215,7 @@ _HOMES = {
         "lakeport.host.activity": "Activity",
         "lakeport.loading.check": "CheckReport check",
         "lakeport.loading.plan": "ColumnPlan LandingPlan StreamPlan plan",
-        "lakeport.loading.replay": "Replayed SetAside quarantined replay",
+        "lakeport.loading.replay": "Replayed SetAside export_quarantined quarantined replay",
         "lakeport.loading.report": "Failure LandingReport Observer",
         "lakeport.loading.run": "land",
         "lakeport.model": (

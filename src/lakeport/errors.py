@@ -27,7 +27,7 @@ A message says what failed and the value seen; `hint` says what to do, or what e
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from lakeport.scrub import scrub
@@ -121,6 +121,7 @@ class BadRecord:
         reason: the kind of fault, in words without the record's values.
         raw: the record's original bytes.
         file: the file's name, if the input has several.
+        texts: (column, text) of each field, of a record in a CSV file; empty for others.
     """
 
     stream: str
@@ -129,6 +130,7 @@ class BadRecord:
     reason: str
     raw: bytes = b""
     file: str = ""
+    texts: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
         where = f"stream {self.stream!r}" if self.stream else "an unknown stream"

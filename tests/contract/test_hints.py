@@ -192,7 +192,8 @@ NAMING = {
         config/base config/lake/read""",
     "says which option of the command is wrong": """cli/jars mage/flags
         sources/files/declared_columns""",
-    "names the command in general": """pages/serve cli/output/help""",
+    "names the command in general": """pages/serve cli/output/help
+        loading/corrections""",
     "needs a server or a terminal": """cli/pages pages/address""",
     "needs another Spark, or a warm session": """cli/warm host/warm loading/check
         engine/threads schema/rebase engine/failures

@@ -27,11 +27,13 @@ from lakeport.cli.output.console import Console, Json
 from lakeport.cli.output.formatting import format_value
 from lakeport.cli.output.help import KEEP, LOOK, Guard, command_help, make_group
 from lakeport.cli.tables import Invocation, LakeName, LakeOption, lake_command
+from lakeport.schema.hints import format_command
 from lakeport.units import format_count, pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lakeport.loading.corrections import RejectedRecord
     from lakeport.loading.replay import Replayed, SetAside
 
 
@@ -65,7 +67,7 @@ def show(
     if isinstance(output, Json):
         documents = [one.to_dict() for one in found]
         for document, head in zip(documents, heads, strict=True):
-            document["first"] = [raw.decode("utf-8", "backslashreplace") for raw in head]
+            document["first"] = [one.raw.decode("utf-8", "backslashreplace") for one in head]
         output.document(documents)
         return
     if not found:
@@ -74,7 +76,7 @@ def show(
         _print_records(output, one, head)
 
 
-def _print_records(output: Console, one: SetAside, head: Sequence[bytes]) -> None:
+def _print_records(output: Console, one: SetAside, head: Sequence[RejectedRecord]) -> None:
     """Print a run's rejected records of one stream: counts by reason, files, first ones."""
     stream = format_value(one.stream) or "lines of no stream"
     output.say(f"{stream}: {pluralize(one.records, 'record')} of run {format_value(one.run_id)}")
@@ -87,8 +89,36 @@ def _print_records(output: Console, one: SetAside, head: Sequence[bytes]) -> Non
         output.say(f"  {pluralize(one.samples, 'sample')} of rows for which the run failed")
     for file in one.files:
         output.say(f"  in {file}", hanging=5)
-    for raw in head:
-        output.say(f"  {format_value(raw.decode('utf-8', 'backslashreplace'))}", hanging=2)
+    for record in head:
+        place = f"line {record.line}, " if record.line else ""
+        column = f"{format_value(record.column)}: " if record.column else ""
+        output.say(f"  {place}{column}{format_value(record.reason)}", hanging=2)
+        output.say(f"    {format_value(record.raw.decode('utf-8', 'backslashreplace'))}", hanging=2)
+
+
+@quarantine.command(
+    "export",
+    **command_help(KEEP, "lakeport quarantine export ./lake flights rejected.csv"),
+)
+@lake_command
+def export(
+    lake: Invocation,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table's name.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new CSV file.")],
+    run: Run = None,
+) -> None:
+    """Write rejected records with their reasons to a CSV file, to correct and replay them."""
+    from lakeport.loading.replay import export_quarantined
+
+    records = export_quarantined(lake.config, table, file, run=run or "")
+    if isinstance(lake.output, Json):
+        lake.output.document({"file": str(file), "records": records})
+        return
+    again = format_command("quarantine", "replay", lake.name, table, "--from", str(file))
+    lake.output.say(
+        f"{pluralize(records, 'record')} written to {format_value(str(file))}; correct the cells, "
+        f"and {again} lands them"
+    )
 
 
 @quarantine.command(
@@ -96,7 +126,7 @@ def _print_records(output: Console, one: SetAside, head: Sequence[bytes]) -> Non
     **command_help(
         KEEP,
         "lakeport quarantine replay ./lake a --run monday",
-        "lakeport quarantine replay ./lake a --from b.jsonl",
+        "lakeport quarantine replay ./lake a --from b.csv",
     ),
 )
 def replay(
@@ -107,7 +137,11 @@ def replay(
     run: Run = None,
     records_from: Annotated[
         Path | None,
-        typer.Option("--from", metavar="FILE", help="JSON lines with the corrected records."),
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Corrected records: the CSV file of `export`, or JSON lines.",
+        ),
     ] = None,
     sql: Sql = None,
     python: PythonFunction = None,

@@ -2,7 +2,7 @@
 
 Each line is one object: `stream`, `line` (from 1, 0 if unknown), `column` (empty: the whole
 record), `reason`, `run_id`, and the record's bytes as they came: `raw` if they are UTF-8, else
-`raw_base64`.
+`raw_base64`. A record of a CSV file has `texts`, too: column -> text.
 """
 
 from __future__ import annotations
@@ -144,6 +144,7 @@ def encode_record(record: BadRecord, run_id: str) -> bytes:
         "reason": record.reason,
         "run_id": run_id,
         **({"file": record.file} if record.file else {}),
+        **({"texts": dict(record.texts)} if record.texts else {}),
     }
     try:
         values["raw"] = record.raw.decode("utf-8")

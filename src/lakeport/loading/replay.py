@@ -10,7 +10,9 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 from urllib.parse import unquote
@@ -28,6 +30,12 @@ from lakeport.errors import ConfigError, InputError, RunMismatch, SourceError
 from lakeport.host.scratch import scratch_folder
 from lakeport.lake.records import PlainRecord
 from lakeport.loading.batches import Policies
+from lakeport.loading.corrections import (
+    RejectedRecord,
+    correct_record,
+    read_corrections,
+    write_corrections,
+)
 from lakeport.loading.prepare import prepare
 from lakeport.loading.quarantine import QUARANTINE, RejectedKind
 from lakeport.loading.run import land
@@ -48,6 +56,9 @@ if TYPE_CHECKING:
     from lakeport.loading.report import LandingReport, Observer
     from lakeport.model import Storage
 
+
+FindColumn = Callable[[str], "pa.Field | None"]
+"""Returns the table's column for a field of a record; None where there is none."""
 
 _JSON_TYPES: Final[dict[Any, dict[str, Any]]] = {
     pa.string(): {"type": ["null", "string"]},
@@ -168,14 +179,65 @@ def list_quarantined(
 
 def read_records(
     storage: Storage, rejected: SetAside, kinds: Collection[RejectedKind] = COMPLETE_KINDS
-) -> Iterator[bytes]:
-    """Yield a stream's quarantined records of one run as raw bytes, from files of these kinds."""
+) -> Iterator[RejectedRecord]:
+    """Yield a stream's quarantined records of one run, from files of these kinds."""
+    numbers = count(1)
     for uri in rejected.files:
         key = uri.removeprefix(f"{storage.uri().rstrip('/')}/")
-        if _kind_of_file(key) in kinds:
-            for line in _read_lines(storage, key):
-                if line["stream"] == rejected.stream:
-                    yield _decode_raw(line)
+        kind = _kind_of_file(key)
+        for line in _read_lines(storage, key) if kind in COMPLETE_KINDS else ():
+            if line["stream"] == rejected.stream:
+                number = next(numbers)  # whatever the kinds
+                if kind in kinds:
+                    yield _parse_record(number, line)
+
+
+def export_quarantined(
+    to: Target | DestinationConfig,
+    table: str,
+    file: str | Path,
+    *,
+    run: str = "",
+    **keys: Unpack[StoreKeys],
+) -> int:
+    """Write a table's quarantined records with their reasons to a CSV file; return their number.
+
+    Once its cells are corrected, `replay(records_from=file)` lands them.
+
+    Args:
+        to: a folder, a URI, a config file, or the config itself.
+        table: the table, by its name or its stream's.
+        file: a new file, which only its owner may read.
+        run: only records of this run; empty for all.
+        keys: keys of the config, which win over those in `to`.
+
+    Raises:
+        SourceError: nothing was quarantined, or the file can't be written.
+        ConfigError: the file exists.
+    """
+    config = load_target(to, keys)
+    storage = open_storage(config)
+    found = _find_rejected(to, config, storage, table, run)
+    records = (
+        (rejected.run_id, record)
+        for rejected in found
+        for record in read_records(storage, rejected)
+    )
+    return write_corrections(Path(file), records)
+
+
+def _find_rejected(
+    to: object, config: DestinationConfig, storage: Storage, table: str, run: str
+) -> list[SetAside]:
+    """Return summaries of a table's records by run; SourceError if it has none."""
+    found = [one for one in list_quarantined(config, storage, table, run) if one.records]
+    if found:
+        return found
+    of_run = f" by run {run!r}" if run else ""
+    shown = format_command("quarantine", "show", to if isinstance(to, str) else storage.uri())
+    raise SourceError(
+        f"nothing was set aside of table {table!r}{of_run}", f"{shown} lists what was."
+    )
 
 
 def _summarise(
@@ -187,17 +249,17 @@ def _summarise(
 ) -> SetAside:
     """Build one stream's summary; `counts` are records by key, kind, column and reason."""
     reasons, of_kind = Counter[tuple[str, str]](), Counter[RejectedKind]()
-    for (_, of, column, reason), count in counts.items():
-        of_kind[of] += count
+    for (_, of, column, reason), number in counts.items():
+        of_kind[of] += number
         if of is not RejectedKind.SAMPLES:
-            reasons[column, reason] += count
+            reasons[column, reason] += number
     return SetAside(
         run_id,
         stream,
         table_name(config.table_pattern, stream) if stream else "",
         records=reasons.total(),
         samples=of_kind[RejectedKind.SAMPLES],
-        reasons=tuple(Rejection(stream, *kind, count) for kind, count in reasons.most_common()),
+        reasons=tuple(Rejection(stream, *kind, number) for kind, number in reasons.most_common()),
         files=tuple(dict.fromkeys(storage.uri(key) for key, *_ in counts)),
         expectations=tuple(
             dict.fromkeys(why for _, of, _, why in counts if of is RejectedKind.ROWS)
@@ -242,11 +304,16 @@ def _read_lines(storage: Storage, key: str) -> Iterator[dict[str, Any]]:
                 yield found
 
 
-def _decode_raw(line: dict[str, Any]) -> bytes:
-    """Decode a record's bytes from `raw` or `raw_base64` of a quarantine file's line."""
+def _parse_record(number: int, line: dict[str, Any]) -> RejectedRecord:
+    """Parse a quarantine file's line; its bytes are in `raw` or `raw_base64`."""
     if "raw" in line:
-        return str(line["raw"]).encode("utf-8", "surrogatepass")
-    return base64.b64decode(str(line.get("raw_base64", "")))
+        raw = str(line["raw"]).encode("utf-8", "surrogatepass")
+    else:
+        raw = base64.b64decode(str(line.get("raw_base64", "")))
+    column, reason = str(line.get("column", "")), str(line.get("reason", ""))
+    return RejectedRecord(
+        number, int(line.get("line", 0)), column, reason, raw, line.get("texts", {})
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,8 +482,9 @@ def replay(
             that their values show; the result is cast to the table's types.
         python: as for `lakeport.land`. Without `sql` and `python`, records that were quarantined
             before a load's transform take the transform of the lake file's load.
-        records_from: a file of JSON lines with the corrected records of `run`, in place of the
-            quarantined ones.
+        records_from: a file with corrected records, in place of the quarantined ones: a CSV file
+            of `export`, or JSON lines, which stand for all records of `run`. A record whose line
+            was deleted from a CSV file is not landed, and counts as replayed with the others.
         expect: expectations of the rows; empty for none. None: in a lake file, the load's on single
             rows; elsewhere they are required for rows that violated an expectation.
         observer: hears how the loads go on.
@@ -430,17 +498,14 @@ def replay(
     """
     config = load_target(to, keys)
     storage = open_storage(config)
-    found = [
-        rejected for rejected in list_quarantined(config, storage, table, run) if rejected.records
-    ]
-    if not found:
-        of_run = f" by run {run!r}" if run else ""
-        shown = format_command("quarantine", "show", to if isinstance(to, str) else storage.uri())
-        raise SourceError(
-            f"nothing was set aside of table {table!r}{of_run}",
-            f"{shown} lists what was.",
-        )
-    if records_from and len(found) > 1:
+    found = _find_rejected(to, config, storage, table, run)
+    is_csv = Path(records_from).suffix.lower() == ".csv"
+    corrected = read_corrections(Path(records_from)) if is_csv else None
+    edited = None if is_csv or not records_from else Path(records_from)
+    if corrected is not None:
+        _check_corrected(corrected, found, table)
+        found = [rejected for rejected in found if rejected.run_id in corrected]
+    if edited and len(found) > 1:
         runs = ", ".join(repr(rejected.run_id) for rejected in found)
         raise SourceError(f"table {table!r} has records of the runs {runs}", "name one: `run`.")
     given = {"sql": sql, "python": python}
@@ -448,41 +513,69 @@ def replay(
     for rejected in found:
         target, expected, load = choose_settings(to, rejected, expect, keys)
         transformed_by = None if sql or python else load
-        for part in plan_parts(rejected, transformed_by, edited=bool(records_from)):
+        for part in plan_parts(rejected, transformed_by, edited=bool(edited)):
             planned.append(
                 (rejected, part, target, {**given, **part.transforms, "expect": expected})
             )
     results = []
     for rejected, part, target, settings in planned:
-        edited = Path(records_from) if records_from else None
-        lines = _read_corrected(edited) if edited else read_records(storage, rejected, part.kinds)
-        results.append(
-            _replay_part(rejected, part, lines, target, {**settings, "observer": observer})
-        )
+        make_lines = partial(_iterate_lines, storage, rejected, part.kinds, None)
+        if edited:
+            make_lines = partial(_read_corrected, edited)
+        elif corrected is not None:
+            cells = corrected[rejected.run_id]
+            make_lines = partial(_iterate_lines, storage, rejected, part.kinds, cells)
+            records = read_records(storage, rejected, part.kinds)
+            part = replace(part, records=sum(record.number in cells for record in records))
+        if part.records:
+            settings["observer"] = observer
+            results.append(_replay_part(rejected, part, make_lines, target, settings))
     return tuple(results)
+
+
+def _iterate_lines(
+    storage: Storage,
+    rejected: SetAside,
+    kinds: Collection[RejectedKind],
+    corrected: Mapping[int, Mapping[str, str]] | None,
+    find_column: FindColumn,
+) -> Iterator[bytes]:
+    """Yield records as lines of JSON: those in `corrected`, with its cells; if None all, as is."""
+    for record in read_records(storage, rejected, kinds):
+        if corrected is None:
+            yield correct_record(record, None, find_column)
+        elif record.number in corrected:
+            yield correct_record(record, corrected[record.number], find_column)
+
+
+def _check_corrected(
+    corrected: Mapping[str, Mapping[int, object]], found: Sequence[SetAside], table: str
+) -> None:
+    """Raise InputError if a CSV file names runs or records that a table's quarantine lacks."""
+    known = {rejected.run_id: rejected.records for rejected in found}
+    for run, numbers in corrected.items():
+        strange = [number for number in numbers if not 0 < number <= known.get(run, 0)]
+        if strange or not numbers:
+            raise InputError(
+                f"run {run!r} has set aside no record {strange[0]} of table {table!r}",
+                "give the file to the table that it was exported for, with _run and _record as "
+                "they were.",
+            )
 
 
 def _replay_part(
     rejected: SetAside,
     part: ReplayPart,
-    lines: Iterator[bytes],
+    make_lines: Callable[[FindColumn], Iterator[bytes]],
     config: DestinationConfig,
     transforms: Mapping[str, Any],
 ) -> Replayed:
     """Land one part of a run's records as JSON lines; do nothing if they have landed before.
 
-    InputError for records that are no JSON.
+    `make_lines` takes a function that finds a field's column. Records that are no JSON raise
+    InputError.
     """
     with scratch_folder("replay") as folder:
-        source = folder / "records.jsonl"
-        names = _write_records(source, lines)
-        if names is None:
-            raise InputError(
-                f"what run {rejected.run_id!r} has set aside of {rejected.stream!r} are no JSON "
-                "records",
-                "as lines of a CSV file they don't tell their columns: write the corrected ones "
-                "as JSON lines into a file, and give it with `--from`.",
-            )
         overrides = {
             "on_bad_record": "quarantine",
             "mode": Mode.APPEND if config.mode is Mode.OVERWRITE else config.mode,
@@ -492,8 +585,18 @@ def _replay_part(
         }
         target = load_target(config, overrides)
         now = _table_columns(target, rejected.stream)
+        source = folder / "records.jsonl"
+        by_query = bool(transforms["sql"] or transforms["python"])
+        names = _write_records(source, make_lines(_make_finder(None if by_query else now, target)))
+        if names is None:
+            raise InputError(
+                f"what run {rejected.run_id!r} has set aside of {rejected.stream!r} are no JSON "
+                "records",
+                "`lakeport quarantine export` writes them into a CSV file: correct them there, or "
+                "write them as JSON lines into a file, and give it with `--from`.",
+            )
         schema = part.schema
-        if not (transforms["sql"] or transforms["python"]):
+        if not by_query:
             schema = None
             if now is not None:
                 schema = to_json_schema(_source_fields(now, names, target))
@@ -507,6 +610,13 @@ def _replay_part(
             return Replayed(rejected.run_id, part.records, before=True)
     before = bool(report.streams) and all(s.skipped_batches for s in report.streams)
     return Replayed(rejected.run_id, part.records, before, None if before else report)
+
+
+def _make_finder(table: pa.Schema | None, config: DestinationConfig) -> FindColumn:
+    """Return a function that returns the table's column for a record's field; None for none."""
+    there = {column.name.lower(): column for column in table or ()}
+    table_column = Policies(config).name_in_table
+    return lambda name: there.get(table_column(name).lower())
 
 
 def _source_fields(
@@ -569,7 +679,7 @@ def _unwrap_message(line: bytes) -> tuple[bytes, Iterable[str] | None]:
     return line, found
 
 
-def _read_corrected(file: Path) -> Iterator[bytes]:
+def _read_corrected(file: Path, _: FindColumn) -> Iterator[bytes]:
     """Yield the lines of a user's file that are not blank; SourceError if it can't be read."""
     try:
         with file.open("rb") as lines:

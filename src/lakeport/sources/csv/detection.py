@@ -6,8 +6,6 @@ value is kept or changed.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from codecs import BOM_UTF8
 from collections import Counter
@@ -19,7 +17,7 @@ from typing import NamedTuple
 
 from lakeport.errors import SourceError
 from lakeport.model import Split
-from lakeport.sources.csv.dialect import CsvDialect, CsvOptions
+from lakeport.sources.csv.dialect import CsvDialect, CsvOptions, read_numbered_rows
 from lakeport.sources.csv.reader import (
     ColumnNames,
     CsvBlock,
@@ -367,28 +365,6 @@ def _choose_cut(cuts: Sequence[_SampleRows]) -> _SampleRows:
         and (cut is usual or not one_column or cut.width > 2 or cut.typed_share)
     ]
     return max(fit, key=lambda cut: cut.regular_cells, default=usual)
-
-
-def read_numbered_rows(text: str, dialect: CsvDialect) -> list[tuple[int, list[str]]]:
-    r"""Parse CSV text; return pairs of line number, from 0, and record. Null values become empty.
-
-    A blank line is a record without fields.
-
-    >>> read_numbered_rows("a;b\n\nNA;1", CsvDialect(delimiter=";"))
-    [(0, ['a', 'b']), (1, []), (2, ['', '1'])]
-    """
-    reader = csv.reader(
-        io.StringIO(text, newline=""),
-        delimiter=dialect.delimiter,
-        quotechar=dialect.quote or None,
-        quoting=csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE,
-        escapechar=dialect.escape or None,
-    )
-    found, line = [], 0
-    for row in reader:
-        found.append((line, ["" if cell in dialect.null_values else cell for cell in row]))
-        line = reader.line_num
-    return found
 
 
 class CsvHeader(NamedTuple):

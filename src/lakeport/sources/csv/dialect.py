@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import io
 import re
 from dataclasses import dataclass, fields, replace
@@ -363,3 +364,25 @@ def check_date_format(format: str) -> None:  # noqa: A002
             "such as %d/%m/%Y or %d.%m.%y %H:%M: year (%Y, or %y of two digits), month (%m) and "
             "day (%d), and perhaps hour, minute, second (%H %M %S) and fraction (%f).",
         )
+
+
+def read_numbered_rows(text: str, dialect: CsvDialect) -> list[tuple[int, list[str]]]:
+    r"""Parse CSV text; return pairs of line number, from 0, and record. Null values become empty.
+
+    A blank line is a record without fields.
+
+    >>> read_numbered_rows("a;b\n\nNA;1", CsvDialect(delimiter=";"))
+    [(0, ['a', 'b']), (1, []), (2, ['', '1'])]
+    """
+    reader = csv.reader(
+        io.StringIO(text, newline=""),
+        delimiter=dialect.delimiter,
+        quotechar=dialect.quote or None,
+        quoting=csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE,
+        escapechar=dialect.escape or None,
+    )
+    found, line = [], 0
+    for row in reader:
+        found.append((line, ["" if cell in dialect.null_values else cell for cell in row]))
+        line = reader.line_num
+    return found

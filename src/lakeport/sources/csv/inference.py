@@ -37,7 +37,7 @@ from lakeport.sources.csv.conversion import (
     match_kinds,
     narrowest_type,
 )
-from lakeport.sources.csv.detection import CsvHeader, read_numbered_rows, split_file
+from lakeport.sources.csv.detection import CsvHeader, split_file
 from lakeport.sources.csv.dialect import (
     ISO_DATE,
     NUMBER_FORMATS,
@@ -45,6 +45,7 @@ from lakeport.sources.csv.dialect import (
     DateFormat,
     Format,
     NumberFormat,
+    read_numbered_rows,
 )
 from lakeport.sources.csv.reader import (
     CsvBlock,

@@ -8,6 +8,7 @@ bad.
 
 from __future__ import annotations
 
+import csv
 import re
 from codecs import BOM_UTF8
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from lakeport.native import kernel
 from lakeport.native.arrays import array_of
 from lakeport.schema.types import TEXT_KINDS
 from lakeport.sources.csv.conversion import KindBits, convert_texts
-from lakeport.sources.csv.dialect import CsvDialect, Format
+from lakeport.sources.csv.dialect import CsvDialect, Format, read_numbered_rows
 from lakeport.sources.splits import open_range
 
 if TYPE_CHECKING:
@@ -632,8 +633,26 @@ class CsvReader:
             if (ordinal := next(ordinals)) in faults:
                 column, reason = faults[ordinal]
                 line = block.line + before
-                found.append(BadRecord(self.stream, line, column, reason, raw, split.file))
+                texts = name_texts(raw, columns, dialect)
+                found.append(BadRecord(self.stream, line, column, reason, raw, split.file, texts))
         return found
+
+
+def name_texts(
+    raw: bytes, columns: ColumnNames, dialect: CsvDialect
+) -> tuple[tuple[str, str], ...]:
+    """Return (column, text) of each field of a record, without nulls; () if it can't be parsed.
+
+    >>> name_texts(b"1;NA;x;y", ("a", "b", "c"), CsvDialect(delimiter=";"))
+    (('a', '1'), ('c', 'x'), ('column_4', 'y'))
+    """
+    try:
+        [(_, row)] = read_numbered_rows(raw.decode(), dialect)
+    except (ValueError, csv.Error):
+        return ()
+    names = [*columns, *(f"column_{n + 1}" for n in range(len(columns), len(row)))]
+    named = zip(names, row, strict=False)
+    return tuple((name, text) for name, text in named if name and text)
 
 
 def read_split_blocks(split: Split, dialect: CsvDialect, stream: str) -> Iterator[CsvBlock]:
