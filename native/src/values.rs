@@ -9,6 +9,7 @@ use crate::times;
 use memchr::memchr;
 
 const EXACT: u64 = 1 << 53;
+const DATE: usize = 10; // characters of `2024-03-04`
 
 impl Reader<'_> {
     /// Append the value that begins here to a column.
@@ -53,7 +54,13 @@ impl Reader<'_> {
             Values::Timestamp(values) if byte == b'"' => {
                 values.push(times::microseconds(&scanner.text()?)?);
             }
-            Values::Date(values) if byte == b'"' => values.push(times::days(&scanner.text()?)?),
+            Values::Date(values) if byte == b'"' => {
+                let text = scanner.text()?;
+                if self.layout.plain && text.len() != DATE {
+                    return Err("a date that is not written as one");
+                }
+                values.push(times::days(&text)?);
+            }
             Values::Binary(texts) if byte == b'"' => {
                 base64::decode(&scanner.text()?, &mut texts.data)?;
                 texts.end();

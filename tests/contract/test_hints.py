@@ -107,6 +107,8 @@ SITUATIONS: dict[str, tuple[str, ...]] = {
     "short dates": ("", "d,c\n01/02/24,x\n03/04/24,y\n", LAND, "`(--date-format [^`]+)` or"),
     "days or months": ("", "d,c\n01/02/2024,x\n", LAND, "`(--date-format)`.*such as ([^ ;]+);"),
     "null": ("", "n,c\n1,x\nNULL,y\n2,z\n", LAND, "`(--null-value '' --null-value NULL)`"),
+    "dates in JSON": ("", jsonl({"v": "2024-01-01", "o": {"at": "2024-01-01T10:00Z"}}), LAND, "`(--infer-dates)`"),
+    "a date in JSON": ("", jsonl({"it's": "2024-01-01"}), LAND, "`(--column [^`]+)`"),
     "codes": ("", "n,c\n1E5,x\n2E5,y\n", LAND, "`(--column n=number)`"),
     "decimals": ("", "n;c\n1,500;x\n2,250;y\n", LAND, "`(--decimal)`", ","),
     "thousands": ("", "n;c\n1.500;x\n2.250;y\n", LAND, "`(--thousands [^`]+)`"),

@@ -56,7 +56,15 @@ LACKING: Mapping[str, Callable[[Path], bool]] = {
         fields("files")
         == {
             *("files", "new_only", "again", "ordered"),
-            *("source_format", "csv", "schema", "records_path", "sheet", "sheet_column"),
+            *(
+                "source_format",
+                "csv",
+                "schema",
+                "records_path",
+                "sheet",
+                "sheet_column",
+                "infer_dates",
+            ),
         }
     ),
     "a scheduler": lambda _: not COMMANDS & {"schedule", "scheduler", "cron", "daemon"},

@@ -183,6 +183,7 @@ _FORMAT = KeyOptions(
     (
         KeyOption("source_format", metavar="FORMAT"),
         KeyOption("records_path", metavar="PATH"),
+        KeyOption("infer_dates", kind=bool),
         KeyOption("sheet", metavar="NAME"),
         KeyOption("sheet_column", metavar="NAME"),
         KeyOption("columns_schema", "--schema", "FILE"),

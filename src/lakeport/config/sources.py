@@ -259,6 +259,11 @@ class FilesSource(ConfigPart):
         default="",
         description="Excel: column that gets the sheet's name; `*` lands in one table then.",
     )
+    infer_dates: bool = Field(
+        default=False,
+        description="JSON: make texts that are all ISO dates or times date and timestamp, nested "
+        "ones, too.",
+    )
 
     @field_validator("files")
     @classmethod

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+import shlex
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -20,11 +21,12 @@ from lakeport.schema.casting import can_narrow
 from lakeport.schema.evolution import TypeConflict, can_store, plan_evolution
 from lakeport.schema.hints import quote_names
 from lakeport.schema.nested import change_field_type, is_json
-from lakeport.schema.types import format_type, get_logical_type, read_mixed_as_json
+from lakeport.schema.types import Field, Kind, format_type, get_logical_type, read_mixed_as_json
 from lakeport.shape import ColumnRules, Shape, apply_header_case, plan_shape
 from lakeport.sources.csv.reader import CsvReader
 from lakeport.sources.files.declared_columns import column_types
 from lakeport.sources.files.folders import FolderReader
+from lakeport.sources.json.inference import list_dates
 from lakeport.sources.json.reader import JsonReader
 
 if TYPE_CHECKING:
@@ -104,35 +106,36 @@ class Policies:
         name = self.rules.rename.get(column, column)
         return apply_header_case(name, self.config.column_header_format)
 
-    def read_json_items(self, reader: Reader, writer: TableWriter) -> tuple[Reader, list[str]]:
+    def fit_json_reader(self, reader: Reader, writer: TableWriter) -> tuple[Reader, list[str]]:
         """Return the reader, with JSON for mixed list items where the table has it; and notes.
 
-        New columns get mixed items, with a note. CSV files have each list as the text of its JSON,
-        which tells strings from other items.
+        The notes are about new columns: with mixed list items, or with strings that are all dates.
+        CSV files have each list as the text of its JSON, which tells strings from other items.
         """
         if isinstance(reader, FolderReader):
-            inner, notes = self.read_json_items(reader.inner, writer)
+            inner, notes = self.fit_json_reader(reader.inner, writer)
             return replace(reader, inner=inner), notes
         if not isinstance(reader, JsonReader):
             return reader, []
         as_json = {f.name: read_mixed_as_json(f.type, None) for f in reader.fields}
         mixed = [f for f in reader.fields if as_json[f.name] != f.type]
-        new = []
-        if mixed and self.config.file_type != "csv":
+        notes = []
+        if (mixed or reader.dates) and self.config.file_type != "csv":
             existing = None if self._replaces_columns else writer.read_existing()
             table = {f.name.lower(): f for f in existing.schema} if existing else {}
+            stored = {f.name: table.get(self.name_in_table(f.name).lower()) for f in reader.fields}
             for f in mixed:
-                stored = table.get(self.name_in_table(f.name).lower())
-                as_json[f.name] = f.type if stored is None else read_mixed_as_json(f.type, stored)
-                if stored is None:
-                    new.append(f.name)
+                part = stored[f.name]
+                as_json[f.name] = f.type if part is None else read_mixed_as_json(f.type, part)
+            if new := [f.name for f in mixed if stored[f.name] is None]:
+                notes.append(
+                    f"the schema gives items of lists no one type: {quote_names(new)}; strings "
+                    "land as they are, other items as the text of their JSON; a column declared as "
+                    "`json` keeps both apart"
+                )
+            notes += _note_dates([f for f in reader.dates if stored[f.name] is None])
         fields = tuple(replace(f, type=as_json[f.name]) for f in reader.fields)
-        note = (
-            f"the schema gives items of lists no one type: {quote_names(new)}; strings land as "
-            "they are, other items as the text of their JSON; a column declared as `json` keeps "
-            "both apart"
-        )
-        return replace(reader, fields=fields), [note] if new else []
+        return replace(reader, fields=fields), notes
 
     @property
     def _replaces_columns(self) -> bool:
@@ -156,6 +159,21 @@ class Policies:
             return batch
         keys = self.rules.rename_keys(batch.key_properties, "to merge by")
         return replace(batch, key_properties=keys)
+
+
+def _note_dates(columns: Sequence[Field]) -> Iterator[str]:
+    """Yield a note about new columns with strings that are all dates; none for no columns."""
+    paths = [path for f in columns for path, _ in list_dates(f.type, f.name)]
+    if paths:
+        flat = next(
+            (f for f in columns if f.type.kind is not Kind.STRUCT and not f.type.item), None
+        )
+        option = shlex.quote(f"{flat.name}={flat.type.kind.value}") if flat else ""
+        yield (
+            f"text that is all ISO dates or times stays text: {quote_names(paths)}; "
+            "`--infer-dates` (`infer_dates`) gives it types"
+            + (f", `--column {option}` (`columns`) does for one column" if flat else "")
+        )
 
 
 def merge_batches(batches: Sequence[Batch]) -> Batch:

@@ -146,6 +146,7 @@ def plan(
     records_path: str = "",
     sheet: str = "",
     sheet_column: str = "",
+    infer_dates: bool = False,
     sql: str = "",
     python: str | Callable[[DataFrame], DataFrame] = "",
     views: Mapping[str, DataFrame] | None = None,
@@ -171,6 +172,7 @@ def plan(
         records_path,
         sheet,
         sheet_column,
+        infer_dates,
     )
     prepared = replace(
         prepare(load_target(to, keys), source=source, start_engine=False), writes=False
@@ -288,9 +290,9 @@ def _plan_stream(
         raise TypeError("a stream that was seen has a batch")
     policies = Policies(prepared.config)
     writer = open_table(prepared.config, prepared.storage, prepared.engine, stream, writes=False)
-    seen, item_notes = scan.batch, list[str]()
+    seen, reader_notes = scan.batch, list[str]()
     if seen.reader is not None:
-        reader, item_notes = policies.read_json_items(seen.reader, writer)
+        reader, reader_notes = policies.fit_json_reader(seen.reader, writer)
         seen = replace(seen, reader=reader)
     planned = rules.plan_batch(prepared, seen)
     batch = planned.batch
@@ -319,7 +321,7 @@ def _plan_stream(
         (
             *batch.notes,
             *planned.notes,
-            *item_notes,
+            *reader_notes,
             *(changes.describe(batch, table, [part]) if table else ()),
         ),
         counts.bad,

@@ -73,6 +73,7 @@ def land(
     records_path: str = "",
     sheet: str = "",
     sheet_column: str = "",
+    infer_dates: bool = False,
     observer: Observer | None = None,
     on_state: Callable[[bytes], None] | None = None,
     progress: bool | Hook | None = None,
@@ -104,6 +105,8 @@ def land(
             its own; the first that shows when empty.
         sheet_column: of Excel workbooks, a column that gets the sheet's name; with `*`, all sheets
             land in one table then.
+        infer_dates: of JSON, whether texts that are all ISO dates or times become dates and
+            timestamps, nested ones, too.
         observer: hears of progress, landed batches, STATEs and warnings.
         on_state: takes each STATE value, as the raw bytes that came, once everything before it is
             durable.
@@ -145,7 +148,14 @@ def land(
 
             declared = load_declaration(schema)
             options = ReadOptions(
-                source_format, csv, declared, stray_lines, records_path, sheet, sheet_column
+                source_format,
+                csv,
+                declared,
+                stray_lines,
+                records_path,
+                sheet,
+                sheet_column,
+                infer_dates,
             )
             rules = RowRules.from_arguments(prepared, sql, python, views, expect)
             secrets = source.secrets() if isinstance(source, ConfigPart) else ()

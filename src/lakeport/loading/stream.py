@@ -277,7 +277,7 @@ class StreamLoader:
         for one in scanned:
             reader = one.reader and self._scanner.extend(one.reader)
             if reader:
-                reader, more = self.policies.read_json_items(reader, self.writer)
+                reader, more = self.policies.fit_json_reader(reader, self.writer)
                 notes = tuple(dict.fromkeys((*notes, *more)))
             readers.append(reader)
         parts = self._make_parts(batches, readers)

@@ -38,7 +38,7 @@ class Parser:
             `tell` reports those of records, and stops at those inside an object column.
         nameless: whether `tell` reports an undeclared field with an empty name, too.
         plain: whether values count as written: no texts that hold a list or an object, no integers
-            with a point, and none from 2^53 on among numbers.
+            with a point, and none from 2^53 on among numbers, no dates with a time.
     """
 
     def __new__(

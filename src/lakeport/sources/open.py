@@ -141,6 +141,7 @@ class SourceOpener:
         """Raise ConfigError if an option is set that sources of format `format_` don't have."""
         for name, given, formats in (
             ("records_path", self.options.records_path, ("json", "jsonl")),
+            ("infer_dates", self.options.infer_dates, ("json", "jsonl")),
             ("sheet", self.options.sheet, ("xlsx",)),
             ("sheet_column", self.options.sheet_column, ("xlsx",)),
         ):

@@ -32,6 +32,7 @@ class ReadOptions:
         stray_lines: whether a Singer line that is no JSON object fails the run or is skipped.
         records_path: of JSON, where in a document the records are: `data`, `result.items`, or a
             JSON pointer such as `/result/a.b`.
+        infer_dates: of JSON, whether texts that are all ISO dates or times get those types.
         sheet: of Excel workbooks, the sheet's name, or `*` for all that show; the first that shows
             when empty.
         sheet_column: name of a column that gets the sheet's name; with `*` the sheets land in one
@@ -45,6 +46,7 @@ class ReadOptions:
     records_path: str = ""
     sheet: str = ""
     sheet_column: str = ""
+    infer_dates: bool = False
 
     def merge_source(self, source: FilesSource) -> ReadOptions:
         """Return these options plus those of `source`; ConfigError if one is set twice."""
@@ -57,6 +59,7 @@ class ReadOptions:
             "records_path": source.records_path,
             "sheet": source.sheet,
             "sheet_column": source.sheet_column,
+            "infer_dates": source.infer_dates,
         }
         for name, value in described.items():
             if value and getattr(self, name):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -285,3 +285,34 @@ def values(table: Path, column: str) -> list[Any]:
     found = DeltaTable(str(table))
     files = reversed(found.file_uris())
     return [value for file in files for value in pq.read_table(file)[column].to_pylist()]
+
+
+def test_dates_in_json_stay_text_and_are_told_until_they_are_wanted(tmp_path: Path) -> None:
+    file, lake = tmp_path / "t.jsonl", tmp_path / "lake"
+    file.write_text(
+        '{"at": "2024-03-04T15:30:45+01:00", "a.b": "2024-03-04", "o": {"l": ["2024-01-01"]}}\n'
+        '{"at": null, "a.b": "2024-03-05", "o": {"l": []}, "mix": "2024-01-01"}\n{"mix": "x"}\n'
+    )
+    keys: dict[str, Any] = {"internal_columns": False}
+    told = (
+        "text that is all ISO dates or times stays text: 'at', 'a.b', 'o.l.element'; "
+        "`--infer-dates` (`infer_dates`) gives it types, `--column at=timestamp` (`columns`) does "
+        "for one column"
+    )
+    assert told in lakeport.plan(file, lake, **keys).streams[0].notes
+    first = lakeport.land(file, lake, **keys).streams[0]
+    assert told in first.notes
+    assert [*first.columns.values()] == ["string", "string", "object", "string"]
+    assert told not in lakeport.land(file, lake, **keys).streams[0].notes
+    one = lakeport.land(file, lake, table="one", columns={"at": "timestamp"}, **keys).streams[0]
+    assert [note for note in one.notes if "'a.b', 'o.l.element'" in note and "a.b=date" in note]
+    typed = lakeport.land(file, lake, table="typed", infer_dates=True, **keys).streams[0]
+    assert typed.notes == ()
+    assert DeltaTable(str(lake / "typed")).to_pyarrow_table().to_pylist()[0] == {
+        "at": datetime(2024, 3, 4, 14, 30, 45, tzinfo=UTC),
+        "a.b": date(2024, 3, 4),
+        "o": {"l": [date(2024, 1, 1)]},
+        "mix": None,
+    }
+    with pytest.raises(ConfigError, match="`infer_dates` is True, and the source is singer"):
+        lakeport.land(singer(["a"]), lake, infer_dates=True)

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any
 
 from lakeport.native import kernel
+from lakeport.schema.literals import parse_microseconds
 from lakeport.schema.types import (
     Field,
     FieldType,
@@ -33,6 +34,8 @@ _COLUMNS_PER_LINE = 4  # cost at a stop of the kernel as much as one line in Pyt
 _EXACT = range(-(2**53) + 1, 2**53)
 _LONG_DIGITS = 19
 _MAX_DEPTH = 40
+_DATE_CHARS = len("2024-03-04")
+_DATES = (Kind.DATE, Kind.TIMESTAMP)
 _NULL = FieldType(Kind.NULL)
 _JSON = FieldType(Kind.JSON)
 
@@ -42,19 +45,19 @@ def infer_fields(
 ) -> tuple[Field, ...]:
     """Infer the columns of JSON lines from all values; JSON for a column of several kinds.
 
-    Integers, numbers, booleans, text, lists and objects are kept apart; text stays text, whatever
-    it looks like. Values of different kinds, and numbers that neither 64 bit nor a double can hold,
-    make the column JSON text. Lines that are no objects are skipped: the reader refuses them. The
-    columns are in the order of their first values.
+    Integers, numbers, booleans, dates, date-times, text, lists and objects are kept apart; texts
+    are dates or date-times if all of them are ISO 8601. Values of different kinds, and numbers that
+    neither 64 bit nor a double can hold, make the column JSON text. Lines that are no objects are
+    skipped: the reader refuses them. The columns are in the order of their first values.
 
     Args:
         blocks: whole lines, each block of a size that fits in memory.
         as_json: columns that are JSON text, whatever they hold.
         max_columns: inference ends once there are more columns and members; 0 for no limit.
 
-    >>> fields = infer_fields([b'{"n": 1, "s": "2024-01-01"}', b'{"n": 2.5, "b": true}'])
+    >>> fields = infer_fields([b'{"n": 1, "d": "2024-01-01", "s": "x"}', b'{"n": 2.5, "b": true}'])
     >>> [(f.name, f.type.kind.value) for f in fields]
-    [('n', 'number'), ('s', 'string'), ('b', 'boolean')]
+    [('n', 'number'), ('d', 'date'), ('s', 'string'), ('b', 'boolean')]
     """
     fields: tuple[Field, ...] = ()
     find_misfit = _create_search(fields)
@@ -153,8 +156,43 @@ def _infer_value_type(value: Any, depth: int) -> FieldType:
         items = (_infer_value_type(v, depth + 1) for v in value)
         return FieldType(Kind.LIST, item=reduce(merge_types, items, _NULL))
     kind = classify_value(value)
+    if type(value) is str:
+        return FieldType(_classify_text(value))
     if isinstance(value, NumberLiteral) and kind == "string":
         return FieldType(Kind.JSON)
     if kind == "integer":
         return FieldType(Kind.INTEGER, 0 if int(value) in _EXACT else _LONG_DIGITS)
     return FieldType(Kind(kind))
+
+
+def _classify_text(text: str) -> Kind:
+    """Return the kind of a text: a date or a date-time in ISO 8601, else a string."""
+    if len(text) < _DATE_CHARS:
+        return Kind.STRING
+    try:
+        parse_microseconds(text)
+    except ValueError:
+        return Kind.STRING
+    return Kind.DATE if len(text) == _DATE_CHARS else Kind.TIMESTAMP
+
+
+def list_dates(t: FieldType, path: str) -> Iterator[tuple[str, FieldType]]:
+    """Yield dotted path and type of each date or date-time in a type.
+
+    >>> [*list_dates(FieldType(Kind.LIST, item=FieldType(Kind.DATE)), "days")][0][0]
+    'days.element'
+    """
+    if t.kind in _DATES:
+        yield path, t
+    if t.item is not None:
+        yield from list_dates(t.item, f"{path}.element")
+    for member in t.fields:
+        yield from list_dates(member.type, f"{path}.{member.name}")
+
+
+def replace_dates(t: FieldType) -> FieldType:
+    """Return a type with strings for dates and date-times, at any depth."""
+    if t.kind in _DATES:
+        return FieldType(Kind.STRING)
+    members = tuple(replace(member, type=replace_dates(member.type)) for member in t.fields)
+    return replace(t, item=t.item and replace_dates(t.item), fields=members)

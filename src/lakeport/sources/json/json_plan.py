@@ -34,7 +34,7 @@ from lakeport.sources.files.declared_columns import get_json_type
 from lakeport.sources.files.file_set import FileSet
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.lines import read_blocks
-from lakeport.sources.json.inference import infer_fields, merge_inferred
+from lakeport.sources.json.inference import infer_fields, merge_inferred, replace_dates
 from lakeport.sources.json.reader import JsonReader, read_json_blocks
 from lakeport.sources.options import format_path, max_record_mb
 
@@ -59,17 +59,24 @@ def plan_json(files: FileSet) -> Batch:
     lines = [converted[number] for number in sorted(converted)]
     splits = files.run_light(partial(split_lines, split_bytes=files.split_bytes), lines)
     fields = files.fields if files.declares_all else _infer_fields(files, splits)
+    declared = {field.name for field in files.fields}
+    typed = fields
+    if not files.options.infer_dates:
+        fields = tuple(
+            field if field.name in declared else replace(field, type=replace_dates(field.type))
+            for field in typed
+        )
     reader = JsonReader(
         files.stream,
         fields,
         envelope=False,
         unknown=files.config.unknown_fields,
         max_record_mb=max_record_mb(files.config),
+        dates=tuple(f for f, text in zip(typed, fields, strict=True) if f != text),
     )
     names_path = files.declares_all or files.records_path
     hint = "" if names_path else hint_records_path(lines, fields)
-    declared = {field.name for field in files.fields}
-    inferred = [
+    untyped = [
         (field.name, to_arrow_type(field.type, keep_untyped=True))
         for field in fields
         if field.name not in declared
@@ -82,7 +89,7 @@ def plan_json(files: FileSet) -> Batch:
         bytes=sum(file.bytes for file in lines),
         output_ratio=_OUTPUT_RATIO,
         warnings=(hint,) if hint else (),
-        untyped=find_untyped_columns(pa.schema(inferred)),
+        untyped=find_untyped_columns(pa.schema(untyped)),
     )
 
 

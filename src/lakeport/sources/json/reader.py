@@ -306,7 +306,8 @@ class JsonReader:
         max_record_mb: MiB that a line may have.
         metadata: values of the metadata's columns, if `fields` has them (see
             `sources.singer.metadata`).
-
+        dates: columns with strings that are all dates or date-times in ISO 8601, with the types
+            that these would have.
     """
 
     stream: str
@@ -318,6 +319,7 @@ class JsonReader:
     extra: tuple[tuple[str, pa.DataType], ...] = ()
     max_record_mb: int = 100
     metadata: RecordMetadata | None = None
+    dates: tuple[Field, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise InputError if a column's name is empty, or two differ only in case."""

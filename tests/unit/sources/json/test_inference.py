@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakeport.schema.types import (
+    TIMESTAMP,
     FieldType,
     Kind,
     kind_to_arrow_type,
@@ -71,7 +72,15 @@ def test_types_of_kinds() -> None:
         ([1, 2.5], pa.float64()),
         ([2**53 + 1], pa.int64()),
         ([True, False], pa.bool_()),
-        (["2024-01-01", "2024-01-01T00:00:00Z"], pa.string()),
+        (["2024-01-01", None, "2024-02-29"], pa.date32()),
+        (["2024-01-01", "2024-01-01T00:00:00Z"], TIMESTAMP),
+        (["2024-01-01T00:00:00Z", "2024-01-01"], TIMESTAMP),
+        (["2024-01-01T10:00:00.1234567+02:00"], pa.string()),
+        (["2024-01-01", "2024-02-30"], pa.string()),
+        (["2024-01-01T10:00", "2024"], pa.string()),
+        (["2024-01-01", ""], pa.string()),
+        ([["2024-01-01"], ["x"]], pa.list_(pa.string())),
+        ([{"x": "2024-01-01T10:00Z"}, {"x": None}], pa.struct([("x", TIMESTAMP)])),
         ([None], pa.string()),
         ([[1], [], [2.5]], pa.list_(pa.float64())),
         ([[]], pa.list_(pa.string())),
