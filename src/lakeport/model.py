@@ -565,7 +565,7 @@ class ExpectationResult:
         otherwise: what follows from a violation: `fail`, `quarantine` or `warn`.
         checked: number of rows that were checked.
         failed: number of rows that violate it; for an expectation of all rows together (`rows`,
-            `fresh`), 1 if it is violated.
+            `fresh`, `columns`), 1 if it is violated.
         detail: for an expectation of all rows together, the value that was found, in words.
     """
 

@@ -27,10 +27,10 @@ Value = bool | int | float | Decimal | datetime | date | str
 """A constant to compare a column's values with."""
 
 _OF_VALUES: Final = ("in", "between", "matches", "check")
-_OF_ALL_ROWS: Final = ("rows", "fresh")
+_OF_ALL_ROWS: Final = ("rows", "fresh", "columns")
 _KINDS: Final = ("not_null", "unique", *_OF_VALUES, *_OF_ALL_ROWS, "references")
-_FIELDS: Final = {"in": "one_of"}
-"""Kind whose key is a keyword of Python -> the name of its field."""
+_FIELDS: Final = {"in": "one_of", "columns": "same_columns"}
+"""Kind whose key is a keyword of Python, or another attribute -> the name of its field."""
 
 Seconds = Annotated[
     float,
@@ -161,6 +161,11 @@ class Expectation(ConfigPart):
     fresh: Freshness | None = Field(
         default=None, description="Largest age of a column's newest value."
     )
+    same_columns: Literal["same"] | None = Field(
+        default=None,
+        alias="columns",
+        description="`same`: the load has the columns of the table, no more and no fewer.",
+    )
     references: Annotated[Mapping[str, str], ByColumn, AfterValidator(_check_references)] = Field(
         default_factory=dict,
         description="Column -> column of another table, such as customers.id, that has each value.",
@@ -210,7 +215,7 @@ class Expectation(ConfigPart):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns to check; empty for the kinds `rows` and `check`, a SQL condition."""
+        """Columns to check; empty for the kinds `rows`, `columns` and `check`, a SQL condition."""
         if self.fresh is not None:
             return (self.fresh.column,)
         named = self.one_of or self.between or self.matches or self.references
@@ -240,7 +245,7 @@ class Expectation(ConfigPart):
             return ", ".join(f"{name} {n}" for name, n in limits.items() if n is not None)
         if self.references:
             return ", ".join(f"{name} in {other}" for name, other in self.references.items())
-        return ", ".join(self.columns)
+        return self.same_columns or ", ".join(self.columns)
 
 
 def parse_expectations(

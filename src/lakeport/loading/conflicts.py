@@ -71,7 +71,8 @@ class ChangeNotes:
         changes, strict = plan.evolution, ""
         if changes.added and not changes.replaced and self._hint("strict", batch.stream):
             strict = (
-                "; `schema_evolution: strict` (`--schema-evolution strict`) refuses new columns"
+                "; `schema_evolution: strict` (`--schema-evolution strict`) refuses new columns, "
+                "`--expect 'columns: same'` absent ones, too"
             )
         if told := describe_changes(changes, self.config.mode, self._known):
             yield f"{told}{strict}"

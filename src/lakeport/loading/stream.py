@@ -211,7 +211,7 @@ class StreamLoader:
                         group = self._scan(group, stack)
                     plan = self._plan(group)
                     staged = self._stage(group, plan)
-                    landed = None if group.checked else self._check(group, staged)
+                    landed = None if group.checked else self._check(group, plan, staged)
                     group = replace(group, checked=True)
                     if whole.optional and not staged.objects and whole.bookmark is None:
                         return None
@@ -440,7 +440,7 @@ class StreamLoader:
             run = partial(land_frame, shape, table.sink, first.checker)
             return spark.run_frame(step, first.frame, run, discard=discard)
 
-    def _check(self, group: CommitGroup, staged: StagedBatch) -> Landed | None:
+    def _check(self, group: CommitGroup, plan: StagePlan, staged: StagedBatch) -> Landed | None:
         """Report bad records, enforce expectations; return an equal commit if `once` finds it.
 
         Raises:
@@ -457,7 +457,8 @@ class StreamLoader:
                 self._scanner.report_bad(one.batch, one.unreported, group.known_files)
         if self.checks is not None:
             counted_before = self._scanner.counts_before
-            self.checks.enforce(group.whole, staged.counts, counted_before=counted_before)
+            changes = plan.table.evolution
+            self.checks.enforce(group.whole, staged.counts, changes, counted_before=counted_before)
         return None
 
     def _commit(self, staged: StagedBatch, plan: TablePlan, state: bytes | None) -> Landed:

@@ -13,7 +13,10 @@ from deltalake import DeltaTable
 
 import lakeport
 
-STRICT = "; `schema_evolution: strict` (`--schema-evolution strict`) refuses new columns"
+STRICT = (
+    "; `schema_evolution: strict` (`--schema-evolution strict`) refuses new columns, "
+    "`--expect 'columns: same'` absent ones, too"
+)
 KEYS = (
     "the stream declares keys (id), and these rows are added to those that the table had; "
     "`mode: merge` (`--mode merge`) updates instead of adding"
@@ -71,6 +74,27 @@ def test_an_overwrite_tells_what_goes_and_a_merge_what_stays(tmp_path: Path) -> 
     assert plan(tmp_path, rows, mode="overwrite") == said
     assert land(tmp_path, rows, mode="overwrite") == said
     assert DeltaTable(tmp_path / "t").to_pyarrow_table().column_names == ["id", "w", "y"]
+
+
+@pytest.mark.parametrize("file_type", ["delta", "parquet"])
+def test_other_columns_than_the_table_has_are_refused(tmp_path: Path, file_type: str) -> None:
+    keys: dict[str, Any] = {"file_type": file_type, "expect": [{"columns": "same"}]}
+    assert land(tmp_path, {"id": [1], "v": [2]}, **keys) == ()
+    assert land(tmp_path, {"v": [1], "ID": [2]}, **keys) == ("1 column in another case: ID (id)",)
+    for rows, words in (
+        ({"id": [1]}, "columns(same): 1 column absent, null in these rows: v; nothing"),
+        ({"id": [1], "v": [1], "w": [1]}, "columns(same): 1 column added: w; nothing"),
+    ):
+        with pytest.raises(lakeport.ExpectationFailed) as caught:
+            land(tmp_path, rows, **keys)
+        assert words in caught.value.message
+    warn = {"columns": "same", "otherwise": "warn"}
+    frame = pa.table({"id": [1]})
+    report = lakeport.land(frame, tmp_path, table="t", **{**keys, "expect": [warn]})
+    (result,) = report.streams[0].expectations
+    assert (result.name, result.failed) == ("columns(same)", 1)
+    with pytest.raises(lakeport.ConfigError, match="none can be set aside"):
+        land(tmp_path, {"id": [1]}, expect=[{"columns": "same", "otherwise": "quarantine"}])
 
 
 def test_many_columns_are_counted(tmp_path: Path) -> None:

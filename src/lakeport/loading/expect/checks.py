@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +35,7 @@ from lakeport.loading.expect.arrow import (
 from lakeport.loading.expect.spark import add_violation_mask, unknown_column_error
 from lakeport.loading.quarantine import Quarantine, RejectedKind
 from lakeport.model import ExpectationResult, Mode
+from lakeport.schema.evolution import describe_changes
 from lakeport.schema.spark_schema import columns_of, quote_identifier
 from lakeport.schema.types import format_type
 from lakeport.units import pluralize
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from lakeport.loading.builder import ReportBuilder
     from lakeport.loading.prepare import PreparedLoad
     from lakeport.model import Batch
+    from lakeport.schema.evolution import Evolution
 
 _MOST_EXPECTATIONS: Final = 62
 """Bits of a violation mask."""
@@ -129,11 +131,19 @@ class Checks:
         masked = add_violation_mask(frame, self.expected, others, table, self.table_column)
         return masked, checker
 
-    def enforce(self, batch: Batch, counts: Iterable[CheckCounts], *, counted_before: bool) -> None:
+    def enforce(
+        self,
+        batch: Batch,
+        counts: Iterable[CheckCounts],
+        changes: Evolution,
+        *,
+        counted_before: bool,
+    ) -> None:
         """Record a batch's results and quarantine its violating rows; raise if it must not commit.
 
         Args:
             counts: each task's.
+            changes: the changes of the table's columns.
             counted_before: whether the batch's records count towards the run's already.
 
         Raises:
@@ -145,7 +155,8 @@ class Checks:
         total = CheckCounts()
         for one in counts:
             total.add(one)
-        failed = self._record_results(self.recorder, batch.stream, total)
+        different = describe_changes(replace(changes, respelled={}), self.mode)
+        failed = self._record_results(self.recorder, batch.stream, total, different)
         if failed:
             file, samples = "", total.samples
             if samples:
@@ -167,9 +178,18 @@ class Checks:
             raise _violation_error(stream, failed)
 
     def _record_results(
-        self, recorder: CheckRecorder, stream: str, total: CheckCounts, *, only_fresh: bool = False
+        self,
+        recorder: CheckRecorder,
+        stream: str,
+        total: CheckCounts,
+        different: str = "",
+        *,
+        only_fresh: bool = False,
     ) -> list[ExpectationResult]:
-        """Evaluate and report all expectations; return the results that fail the load."""
+        """Evaluate and report all expectations; return the results that fail the load.
+
+        `different` says in words how the columns differ from the table's.
+        """
         results = []
         for number, expectation in enumerate(self.expected):
             newest = total.newest.get(number)
@@ -182,7 +202,7 @@ class Checks:
                     text = f"{expectation.title} was not checked: {error.message}."
                     recorder.report.add_warning(text, stream)
                     continue
-            results.append(_evaluate(number, expectation, total, newest))
+            results.append(_evaluate(number, expectation, total, newest, different))
         recorder.report.add_results(stream, results)
         for result in results:
             if result.failed and result.otherwise == "warn":
@@ -199,17 +219,24 @@ class Checks:
 
 
 def _evaluate(
-    number: int, expectation: Expectation, total: CheckCounts, newest: float | None
+    number: int,
+    expectation: Expectation,
+    total: CheckCounts,
+    newest: float | None,
+    different: str,
 ) -> ExpectationResult:
     """Evaluate an expectation from the counts of all rows; `number` is its bit in the masks.
 
     `newest` is, of `fresh`, the newest value in seconds since 1970; None where there is none.
+    `different` is, of `columns`, how they differ from the table's.
     """
     failed, detail = total.violations.get(number, 0), ""
     if expectation.rows is not None:
         low, high = expectation.rows.at_least, expectation.rows.at_most
         too_few, too_many = (low or 0) > total.passed, high is not None and total.passed > high
         failed, detail = int(too_few or too_many), pluralize(total.passed, "row")
+    elif expectation.same_columns:
+        failed, detail = int(bool(different)), different
     elif expectation.fresh is not None:
         age = None if newest is None else time.time() - newest
         failed = int(age is None or age > expectation.fresh.within)
