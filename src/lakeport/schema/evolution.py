@@ -55,7 +55,7 @@ class Evolution:
         respelled: the batch's name of a column -> the table's, which differs in case alone.
         cast: dotted paths of columns that are cast up to the table's wider type.
         widened: dotted path of a column that gets a wider type -> the table's type before.
-        retyped: columns of the table that have another type in a replaced schema.
+        retyped: column that has another type in a replaced schema -> its type before, in words.
         typed: dotted paths of the table's untyped places that get a type now.
         plain: dotted paths of columns with plain text in the table and JSON in the batch.
         json: dotted paths of columns with JSON in the table and something else in the batch.
@@ -70,7 +70,7 @@ class Evolution:
     respelled: Mapping[str, str] = field(default_factory=dict)
     cast: tuple[str, ...] = ()
     widened: Mapping[str, pa.DataType] = field(default_factory=dict)
-    retyped: tuple[str, ...] = ()
+    retyped: Mapping[str, str] = field(default_factory=dict)
     typed: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
     json: tuple[str, ...] = ()
@@ -189,9 +189,11 @@ def _replace_schema(table: pa.Schema, new: pa.Schema) -> Evolution:
         new,
         added=tuple(item.name for name, item in after.items() if name not in before),
         dropped=tuple(item.name for name, item in before.items() if name not in after),
-        retyped=tuple(
-            new.name for new, old in kept if get_logical_type(new) != get_logical_type(old)
-        ),
+        retyped={
+            item.name: format_type(get_logical_type(old))
+            for item, old in kept
+            if get_logical_type(item) != get_logical_type(old)
+        },
         replaced=not new.equals(table),
     )
 
@@ -413,7 +415,7 @@ def describe_changes(changes: Evolution, mode: Mode | str, known: Collection[str
         "added": dict.fromkeys(changes.added, ""),
         absent: dict.fromkeys(changes.missing, ""),
         "dropped": dict.fromkeys(changes.dropped, ""),
-        "of another type": dict.fromkeys(changes.retyped, ""),
+        "of another type": {name: f" (was {old})" for name, old in changes.retyped.items()},
         "in another case": {name: f" ({table})" for name, table in changes.respelled.items()},
     }
     parts: list[str] = []

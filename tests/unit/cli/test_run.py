@@ -58,6 +58,22 @@ def test_lines_a_table_and_the_failed_loads_error(
     assert DeltaTable(folder / "lake" / "people").to_pyarrow_table().num_rows == 2
 
 
+def test_a_run_that_nobody_watches_has_a_line_for_each_load_and_its_notes(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LAKEPORT_VERBOSE")
+    assert main(["run", "lake.yaml", "--tag", "daily"]) == 0
+    folder.joinpath("people.csv").write_text("id,nickname\n3,Kay\n")
+    capsys.readouterr()
+    assert main(["run", "lake.yaml", "--tag", "daily"]) == 0
+    ended, note, last = capsys.readouterr().out.splitlines()
+    assert ended.startswith("people: landed, 1 row, ")
+    assert note.startswith("  people: 1 column added: nickname; 1 absent, null in these rows: name")
+    assert last.startswith("1 row landed by 1 load, ")
+    assert main(["page", "lake.yaml", "--run", "last", "-o", "run.html"]) == 0
+    assert "1 column added: nickname" in folder.joinpath("run.html").read_text()
+
+
 def test_one_json_document_also_of_a_failed_run(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

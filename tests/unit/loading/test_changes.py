@@ -70,8 +70,10 @@ def test_an_overwrite_tells_what_goes_and_a_merge_what_stays(tmp_path: Path) -> 
     keys: dict[str, Any] = {"mode": "merge", "merge_keys": ["id"]}
     assert land(tmp_path, {"id": [1], "w": [9]}, **keys) == ("1 column absent: v",)
     rows = {"id": [1], "w": ["x"], "y": [1]}
-    said = ("1 column added: y; 1 dropped: v; 1 of another type: w",)
+    said = ("1 column added: y; 1 dropped: v; 1 of another type: w (was integer)",)
     assert plan(tmp_path, rows, mode="overwrite") == said
+    planned = lakeport.plan(pa.table(rows), tmp_path, table="t", mode="overwrite").streams[0]
+    assert {one.name: one.change for one in planned.columns}["v"] == "dropped"
     assert land(tmp_path, rows, mode="overwrite") == said
     assert DeltaTable(tmp_path / "t").to_pyarrow_table().column_names == ["id", "w", "y"]
 
