@@ -171,6 +171,8 @@ def test_a_refusal_names_action_and_resource(
     with pytest.raises(PermissionRefused) as caught:
         attempt(storage)
     assert f"allow {action} on arn:aws:s3:::lake" in caught.value.hint
+    both = "on arn:aws:s3:::lake/in/x/* (the data, and the folder `_lakeport/` there)"
+    assert (both in caught.value.hint) == (action == "s3:PutObject")
 
 
 def test_a_failed_stage_leaves_no_upload(minio: Minio) -> None:

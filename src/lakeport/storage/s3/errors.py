@@ -183,6 +183,19 @@ def _access_denied(failure: RequestFailure) -> LakeportError:
     return PermissionRefused(message, f"{hint}.")
 
 
+def name_lake_folder(hint: str, lake: str) -> str:
+    """Return a hint on s3:PutObject with the lake's whole folder, as a load also writes `_lakeport/`.
+
+    Other hints are returned unchanged.
+
+    >>> name_lake_folder("allow s3:PutObject on arn:aws:s3:::b/raw/_lakeport/* to", "s3://b/raw")
+    'allow s3:PutObject on arn:aws:s3:::b/raw/* (the data, and the folder `_lakeport/` there) to'
+    """
+    resource = f"arn:aws:s3:::{lake.removeprefix('s3://')}/*"
+    both = f"s3:PutObject on {resource} (the data, and the folder `_lakeport/` there)"
+    return re.sub(r"s3:PutObject on arn:aws:s3:::\S+/\*", lambda _: both, hint)
+
+
 def _wrong_region(failure: RequestFailure) -> LakeportError:
     """Return the error for a redirect, with the bucket's region if the answer names it."""
     answer: Any = failure.error.response  # type: ignore[attr-defined]

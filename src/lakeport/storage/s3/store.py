@@ -291,7 +291,11 @@ class S3Storage(CloudStorage):
     def _call(self, operation: str, key: str, **parameters: Any) -> Any:
         """Send a request for a key below the prefix; see `S3Connection.call`."""
         full = join_key(self.prefix, key)
-        return self.connection.call(operation, self.bucket, full, **parameters)
+        try:
+            return self.connection.call(operation, self.bucket, full, **parameters)
+        except PermissionRefused as error:
+            error.hint = s3_errors.name_lake_folder(error.hint, self.uri(""))
+            raise
 
 
 def _describe_object(row: Mapping[str, Any]) -> StoredObject:
