@@ -184,7 +184,7 @@ def _access_denied(failure: RequestFailure) -> LakeportError:
 
 
 def name_lake_folder(hint: str, lake: str) -> str:
-    """Return a hint on s3:PutObject with the lake's whole folder, as a load also writes `_lakeport/`.
+    """Return a hint on s3:PutObject with the whole folder of the lake, `_lakeport/` included.
 
     Other hints are returned unchanged.
 
