@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -125,3 +126,49 @@ def test_days_of_the_hybrid_calendar_are_rebased(
     store, bucket = S3.with_config(loader), s3.config["bucket"]
     store.export(str(tmp_path / "old.parquet"), bucket, "old.parquet")
     assert store.load(bucket, "old.parquet")["d"].tolist() == [dt.date(1001, 1, 1)]
+
+
+BLOCK = """\
+from mage_ai.settings.repo import get_repo_path
+from mage_ai.io.config import ConfigFileLoader
+from mage_ai.io.s3 import S3
+from pandas import DataFrame
+from os import path
+
+if 'data_exporter' not in globals():
+    from mage_ai.data_preparation.decorators import data_exporter
+if 'test' not in globals():
+    from mage_ai.data_preparation.decorators import test
+
+
+@data_exporter
+def export_data_to_s3(df: DataFrame, **kwargs) -> None:
+    config_path = path.join(get_repo_path(), 'io_config.yaml')
+    config_profile = 'default'
+    S3.with_config(ConfigFileLoader(config_path, config_profile)).export(
+        df,
+        BUCKET,
+        'blocks/users.parquet',
+    )
+
+
+@test
+def test_output(output, *args) -> None:
+    assert output is None, 'an exporter returns nothing'
+"""
+
+
+def test_a_block_runs_outside_of_mage_with_its_import_lines_changed(
+    s3: Place, loader: ConfigFileLoader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block = re.sub(r"from mage_ai\.io\.\w+ import", "from lakeport.mage.io import", BLOCK)
+    block = re.sub(r"from mage_ai\.\S+ import", "from lakeport.mage import", block)
+    names: dict[str, Any] = {"BUCKET": s3.config["bucket"]}
+    monkeypatch.chdir(tmp_path)  # the fixture `loader` has left its file there
+    exec(block, names)
+    names["test_output"](names["export_data_to_s3"](FRAME))
+    monkeypatch.chdir("/")
+    monkeypatch.setenv("MAGE_REPO_PATH", str(tmp_path))
+    names["export_data_to_s3"](FRAME.tail(1))
+    found = S3.with_config(loader).load(s3.config["bucket"], "blocks/users.parquet")
+    assert found["id"].tolist() == [2]
