@@ -641,10 +641,11 @@ def main() -> None:
     parser.add_argument("--build", action="store_true", required=True, help="build all of them")
     parser.parse_args()
     from tests.browser import chromium
+    from tests.orchestrators.environments import ORCHESTRATORS
     from tests.postgres import TAP_POSTGRES
 
     sparks = [SPARKS[minor] for minor in SHARED_SPARKS]
-    tools = (ACTIONLINT, TAP_POSTGRES, *chromium.packages())
+    tools = (ACTIONLINT, TAP_POSTGRES, *ORCHESTRATORS, *chromium.packages())
     for package in (*PACKAGES.values(), *tools, *sparks):
         began = time.monotonic()
         print(f"{package.name} {package.version}: ", end="", flush=True)

@@ -10,10 +10,12 @@ import pytest
 
 import lakeport
 
+ORCHESTRATORS = tuple(f"integrations.{name}" for name in ("airflow", "dagster", "prefect"))
+"""Modules of packages that are not installed here."""
 MODULES = [
     module.name
     for module in walk_packages(lakeport.__path__, "lakeport.")
-    if not module.name.endswith("__main__")
+    if not module.name.endswith(("__main__", *ORCHESTRATORS))
 ]
 
 

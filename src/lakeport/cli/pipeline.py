@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lakeport.cli.options import Debug, JsonOut
+from lakeport.cli.options import Debug, JsonOut, RunId
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.help import Guard
 from lakeport.cli.pages import PagePath
@@ -51,6 +51,7 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="Run only the loads that the file's last run left.")
     ] = False,
+    run_id: RunId = None,
     page: PagePath = None,
     json_out: JsonOut = False,
     debug: Debug = False,
@@ -79,6 +80,7 @@ def run(
             full_refresh=_split_names(full_refresh),
             parallel=parallel,
             resume=resume,
+            run_id=run_id,
             observer=observer(output, page),
         )
 

@@ -37,7 +37,7 @@ _STAMP = len("/YYYYMMDD-HHMMSS")
 _SUFFIX = ".json"
 _NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]*")
 _LAST = "last"
-_SOUGHT = 1000  # loads among which one is sought by its id
+_SOUGHT = 1000  # reports of each kind among which a run is sought by its id
 
 _FOLDER = "_lakeport/quarantine"
 _FILES = 32
@@ -233,12 +233,12 @@ def _parse_file_report(report: Mapping[str, Any]) -> dict[str, Any]:
 def find_run(storage: Storage, lake: str, name: str) -> LakeRun:
     """Find a run by id, report name or `last` (the newest); raise SourceError if there is none.
 
-    An id is looked for among the newest 1,000 loads.
+    An id is looked for among the newest 1,000 runs of lake files, then among as many loads.
     """
     found = read_run(storage, lake, name)
     if found is None:
-        newest = list_loads(storage, lake, _SOUGHT)
-        found = next((run for run in newest if run.run_id == name), None)
+        newest = (_list_reports(storage, lake, kind, _SOUGHT) for kind in (_OF_FILES, _REPORTS))
+        found = next((run for runs in newest for run in runs if run.run_id == name), None)
     if found is None:
         known = [run.run_id for run in list_runs(storage, lake, 5)]
         raise SourceError(

@@ -46,9 +46,13 @@ MOST_SPANS = 200
 """Most spans of a report."""
 MOST_POINTS = 120
 """Most points of each pace of a report."""
+MOST_SHORT = 50
+"""Most streams, warnings, reasons and files of a short report."""
 
 _ADJACENT_SECONDS: Final = 0.005  # a smaller gap between two spans of a lane joins them
 _SHORTEST_SECONDS: Final = 0.001  # shorter spans of the driver are left out
+_LONG: Final = frozenset({"state", "command", "spans", "pace", "reading_pace"})
+_WIDE: Final = frozenset({"columns", "source_columns"})
 
 _Lanes = dict[tuple[str, str], list[Span]]
 """Stream and stage -> the spans of this lane, in the order of time."""
@@ -194,9 +198,24 @@ class LandingReport:
 
         return build_notebook_part(render_run_part(msgspec.convert(self.to_dict(), RunFacts)))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as a dict of JSON values; docs/reports.md describes them."""
+    def to_dict(self, *, whole: bool = True) -> dict[str, Any]:
+        """Return the report as a dict of JSON values; docs/reports.md describes them.
+
+        Without `whole` it is short: without spans, paces, STATE and columns, and no list has more
+        than 50 items; `streams_left_out` is the number of streams beyond.
+        """
         facts = asdict(self, dict_factory=_plain_fields)
+        if not whole:
+            facts = {
+                name: value[:MOST_SHORT] if isinstance(value, list) else value
+                for name, value in facts.items()
+                if name not in _LONG
+            }
+            facts["streams_left_out"] = len(self.streams) - len(facts["streams"])
+            facts["streams"] = [
+                {name: value for name, value in stream.items() if name not in _WIDE}
+                for stream in facts["streams"]
+            ]
         names = ("run_id", "target", "started", "finished", "seconds")
         run = {name: facts.pop(name) for name in names}
         sums = {name: getattr(self, name) for name in ("rows", "rejected", "files", "bytes")}

@@ -183,14 +183,14 @@ class EarlierRun:
     run_ids: Mapping[str, str]
 
 
-def save_run_report(report: PipelineReport, storage: Storage) -> str:
-    """Save a run's report, replacing its last state; return the store's error, or "".
+def save_run_report(report: PipelineReport, storage: Storage, name: str) -> str:
+    """Save a run's report as `name`, replacing its last state; return the store's error, or "".
 
     While the run goes on, the loads' own reports are left out, as it is saved after each load.
     """
     document = json.dumps(report.to_dict(whole=report.finished is not None))
     try:
-        storage.put(f"{_FOLDER}/{report.run_id}{_SUFFIX}", mask_known(document).encode() + b"\n")
+        storage.put(f"{_FOLDER}/{name}{_SUFFIX}", mask_known(document).encode() + b"\n")
     except LakeportError as error:
         return f"the run's report can't be kept, by which `--resume` would go on: {error.message}"
     return ""

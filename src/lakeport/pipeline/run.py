@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 from lakeport.config.explain import unknown_name_error
 from lakeport.config.lake import read_lake
-from lakeport.config.sources import DatabaseSource, FilesSource, TablesSource
+from lakeport.config.sources import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.destinations import open_storage
 from lakeport.engine.base import SessionRequest
 from lakeport.engine.threads import choose_engine
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from lakeport.config.base import DestinationConfig
     from lakeport.config.lake import LakeFile, Lineage, Load
-    from lakeport.config.sources import ConfigPart
     from lakeport.engine.base import Engine
     from lakeport.loading.progress import Hook
     from lakeport.loading.report import LandingReport
@@ -172,24 +172,24 @@ class LoadObserver(Observer):
         self.report = report
 
 
-def choose_run_id(load: Load, run: str) -> str | None:
+def choose_run_id(source: object, target: DestinationConfig, run_id: str) -> str | None:
     """Return the run ID by which a load can be repeated safely; None if it needs none.
 
-    It needs none if the table has a bookmark of the source, or if its mode does not append.
+    It is the target's own, or else `run_id`. A load needs none if the table has a bookmark of the
+    source, or if its mode does not append.
     """
-    if load.target.run_id is not None:
-        return load.target.run_id
-    repeatable = _has_bookmark(load.source) or load.target.mode is not Mode.APPEND
-    return None if repeatable else f"{run}/{load.name}"
+    if target.run_id is not None:
+        return target.run_id
+    return None if _has_bookmark(source) or target.mode is not Mode.APPEND else run_id
 
 
-def _has_bookmark(source: ConfigPart) -> bool:
+def _has_bookmark(source: object) -> bool:
     """Whether a source is read incrementally, by a bookmark in its table."""
     if isinstance(source, FilesSource):
         return source.new_only
     if isinstance(source, DatabaseSource):
         return bool(source.cursor)
-    return source.incremental if isinstance(source, TablesSource) else True
+    return source.incremental if isinstance(source, TablesSource) else isinstance(source, TapSource)
 
 
 def run_load(
@@ -356,6 +356,7 @@ def run(
     full_refresh: Collection[str] = (),
     parallel: int | None = None,
     resume: bool = False,
+    run_id: str | None = None,
     observer: PipelineObserver | None = None,
     progress: bool | Hook | None = None,
 ) -> PipelineReport:
@@ -371,6 +372,8 @@ def run(
         parallel: how many loads run at once; default: one for each core, 4 at most.
         resume: run what the last run of the file left undone: loads that failed, were skipped, or
             had not ended when the run was interrupted or killed.
+        run_id: name of the run: repeating a run with its name adds nothing twice. Each load that
+            needs one has the run id `RUN_ID/LOAD`.
         observer: hears how the run goes on.
         progress: as for `lakeport.land`.
 
@@ -395,6 +398,7 @@ def run(
             full_refresh=full_refresh,
             parallel=parallel,
             resume=resume,
+            run_id=run_id,
             observer=observer,
         )
 
@@ -407,6 +411,7 @@ def run_lake(
     full_refresh: Collection[str] = (),
     parallel: int | None = None,
     resume: bool = False,
+    run_id: str | None = None,
     observer: PipelineObserver | None = None,
 ) -> PipelineReport:
     """Run the loads of a parsed lake file, as `run` does; return the report."""
@@ -417,7 +422,9 @@ def run_lake(
     target = next(iter(lake.loads.values())).target  # the first one's store keeps the reports
     storage = open_storage(target) if target.manifest else None
     earlier = _find_last_run(lake, storage) if resume else None
-    pipeline = _PipelineRun(lake, loads, earlier, frozenset(full_refresh), storage, observer)
+    pipeline = _PipelineRun(
+        lake, loads, earlier, frozenset(full_refresh), storage, run_id, observer
+    )
     if resume and earlier is None:
         pipeline.warn(
             "`resume`: no run has left a report beside the lake so far; all loads are done."
@@ -467,6 +474,7 @@ class _PipelineRun:
         earlier: EarlierRun | None,
         full_refresh: frozenset[str],
         storage: Storage | None,
+        run_id: str | None,
         observer: PipelineObserver | None,
     ) -> None:
         self.lake = lake
@@ -478,6 +486,8 @@ class _PipelineRun:
         self.observer = fan_out(self.users, lineage)
         self.started, self.begin = datetime.now(UTC), time.monotonic()
         self.name = f"{self.started:%Y%m%d-%H%M%S-%f}"[:-3] + secrets.token_hex(2)
+        self.run_id = run_id or self.name
+        self.cancellation = Cancellation.of_this_thread()
         before = self.earlier.outcomes
         self.loads = {n: load for n, load in loads.items() if before.get(n) not in _DONE}
         self.reports = {
@@ -528,6 +538,7 @@ class _PipelineRun:
             {name: storage_settings(load) for name, load in self.loads.items()},
         )
         while True:
+            self.cancellation.check()
             for name in schedule.take_ready():
                 self._begin_load(executor, engine, name)
             if not self.running:
@@ -610,7 +621,7 @@ class _PipelineRun:
         command = command_line()
         known = {text for load in self.lake.loads.values() for text in load.target.secrets()}
         return PipelineReport(
-            self.name,
+            self.run_id,
             _resolve_path(self.lake),
             self.started,
             finished,
@@ -625,7 +636,7 @@ class _PipelineRun:
         """Save the report, by default of the run so far; if that fails, warn and save no more."""
         if self.storage is None:
             return
-        problem = save_run_report(report or self._build_report(None), self.storage)
+        problem = save_run_report(report or self._build_report(None), self.storage, self.name)
         if problem:
             self.storage = None  # to try again takes as long again
             self.warn(problem)
@@ -637,7 +648,8 @@ class _PipelineRun:
 
     def _choose_run_id(self, load: Load) -> str | None:
         """Return a load's run id, that of the resumed run if it had one; None for none."""
-        return self.earlier.run_ids.get(load.name) or choose_run_id(load, self.name)
+        own = choose_run_id(load.source, load.target, f"{self.run_id}/{load.name}")
+        return self.earlier.run_ids.get(load.name) or own
 
 
 def _open_lineage(

@@ -255,6 +255,8 @@ def test_a_run_of_a_file_stands_for_its_loads(tmp_path: Path) -> None:
     assert [each.run_id for each in lakeport.runs(tmp_path, 1)] == ["old"]
     storage = LocalStorage(str(tmp_path))
     assert find_run(storage, "", "of-orders").name == "20240503-103001-orders"
+    write_of_file(tmp_path, {**of_file(**ends), "run_id": "friday"})
+    assert find_run(storage, "", "friday").file == "/data/lake.yaml"
     with pytest.raises(SourceError, match="no report of a run 'of-bad'"):
         find_run(storage, "", "of-bad")
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -105,6 +106,17 @@ def test_reports_and_plans_show_themselves_in_a_line() -> None:
     assert repr(failed).endswith("rejected=0, SchemaConflict)")
     plan = LandingPlan("/lake", "delta", "append", (StreamPlan("a", "/lake/a", False, ()),))
     assert repr(plan) == "LandingPlan(delta, append, to /lake: /lake/a)"
+
+
+def test_a_short_report_has_a_bound() -> None:
+    report = filled().finish()
+    streams = tuple(replace(report.streams[0], stream=f"s{n}") for n in range(60))
+    short = replace(report, streams=streams, state=b"{}").to_dict(whole=False)
+    assert len(short["streams"]) == 50
+    assert short["streams_left_out"] == 10
+    assert short["rows"] == 60 * report.streams[0].rows
+    assert not {"spans", "pace", "reading_pace", "state", "command"} & short.keys()
+    assert not {"columns", "source_columns"} & short["streams"][0].keys()
 
 
 def test_an_empty_run() -> None:

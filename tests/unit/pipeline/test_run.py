@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from lakeport.config.sources import FilesSource
 from lakeport.errors import ConfigError, LoadsFailed, SchemaConflict, SourceError
-from lakeport.loading.cancellation import Cancellation
+from lakeport.loading.cancellation import Cancellation, EndRequested
 from lakeport.pipeline.run import run_lake as run
 from tests.unit.pipeline.kit import Lander, failing, lake_of, load_of
 
@@ -291,3 +292,29 @@ def test_a_full_refresh_never_takes_the_rows_of_another_load(
     with pytest.raises(ConfigError, match="in which 'b' landed, too"):
         run(lake, only=["a"], full_refresh=["a"])
     assert lander.calls == []
+
+
+def test_another_thread_ends_a_run(tmp_path: Path, lander: Lander) -> None:
+    stop = Cancellation()
+
+    def end(_: Any) -> None:
+        stop.request_end()
+        deadline = time.monotonic() + WAIT
+        while time.monotonic() < deadline:
+            Cancellation.of_this_thread().check()
+            time.sleep(0.01)
+
+    lander.steps["a"] = end
+    with stop.activate(), pytest.raises(EndRequested):
+        run(lake_of(tmp_path, a={}, b={"depends": ["a"]}))
+    (report,) = kept(tmp_path)
+    assert [load["outcome"] for load in report["loads"]] == ["interrupted", "waiting"]
+
+
+def test_a_run_with_a_name_gives_it_to_its_loads(tmp_path: Path, lander: Lander) -> None:
+    lake = lake_of(tmp_path, a={}, b={"mode": "overwrite"}, c={"run_id": "own"})
+    reports = [run(lake, run_id="friday") for _ in range(2)]
+    assert [report.run_id for report in reports] == ["friday"] * 2
+    ids = [load.run_id for load in reports[0].loads]
+    assert ids == ["friday/a", None, "own"]
+    assert len(kept(tmp_path)) == 2  # each has a report of its own
