@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from lakeport.config.sources import DatabaseSource
 from lakeport.errors import LakeportError
-from lakeport.integrations.job import Job, may_retry
+from lakeport.integrations.job import Job, may_retry, shorten
 from lakeport.loading.cancellation import EndRequested
 
 try:
@@ -139,7 +139,7 @@ class LakeportOperator(BaseOperator):
         for text in report.warnings:
             self.log.warning("%s", text)
         self.log.info("%r", report)
-        return report.to_dict(whole=False)
+        return shorten(report)
 
     def on_kill(self) -> None:
         """End the load: no commit begins any more, the batch in progress has a few seconds."""

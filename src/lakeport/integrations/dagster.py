@@ -32,7 +32,7 @@ from dagster import (
 from lakeport.config.expectations import Expectation, parse_expectations
 from lakeport.config.lake import read_lake
 from lakeport.errors import LakeportError, LoadsFailed
-from lakeport.integrations.job import Job, may_retry
+from lakeport.integrations.job import Job, may_retry, shorten
 from lakeport.loading.report import LandingReport, Observer, fan_out
 
 
@@ -221,7 +221,7 @@ def _materialization(key: AssetKey, report: LandingReport | None) -> Materialize
     assert report is not None  # the load has ended well
     names = ("rows", "rejected", "files", "bytes", "seconds", "run_id")
     metadata: dict[str, Any] = {name: getattr(report, name) for name in names}
-    metadata["report"] = report.to_dict(whole=False)
+    metadata["report"] = shorten(report)
     if len(report.streams) == 1:
         stream = report.streams[0]
         metadata["dagster/uri"] = stream.table

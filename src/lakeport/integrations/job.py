@@ -12,6 +12,7 @@ has another thread, and is asked to end.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
@@ -26,6 +27,7 @@ from lakeport.config.load import load_target
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.run import land
 from lakeport.pipeline.run import choose_run_id, run_lake
+from lakeport.scrub import mask_known
 
 if TYPE_CHECKING:
     from lakeport.loading.report import LandingReport
@@ -98,6 +100,12 @@ class Job:
                 self.end()
                 raise
             return done.result()
+
+
+def shorten(report: LandingReport | PipelineReport) -> dict[str, Any]:
+    """Return a report without spans, as JSON values, with all known secrets masked."""
+    short: dict[str, Any] = json.loads(mask_known(json.dumps(report.to_dict(whole=False))))
+    return short
 
 
 def join_run_id(*names: object) -> str:

@@ -21,7 +21,7 @@ from prefect.runtime import flow_run, task_run
 from prefect.utilities.hashing import hash_objects
 from pydantic import Field
 
-from lakeport.integrations.job import Job, may_retry
+from lakeport.integrations.job import Job, may_retry, shorten
 from lakeport.loading.report import LandingReport
 from lakeport.pipeline.report import PipelineReport
 
@@ -99,4 +99,4 @@ def _log(report: LandingReport | PipelineReport) -> dict[str, Any]:
     for text in report.warnings:
         logger.warning("%s", text)
     logger.info("%r", report)
-    return report.to_dict(whole=False)
+    return shorten(report)
