@@ -21,7 +21,7 @@ from lakeport.schema.casting import can_narrow
 from lakeport.schema.evolution import TypeConflict, can_store, plan_evolution
 from lakeport.schema.hints import quote_names
 from lakeport.schema.nested import change_field_type, is_json
-from lakeport.schema.types import Field, Kind, format_type, get_logical_type, read_mixed_as_json
+from lakeport.schema.types import Field, Kind, fit_json_type, format_type, get_logical_type
 from lakeport.shape import ColumnRules, Shape, apply_header_case, plan_shape
 from lakeport.sources.csv.reader import CsvReader
 from lakeport.sources.files.declared_columns import column_types
@@ -107,7 +107,7 @@ class Policies:
         return apply_header_case(name, self.config.column_header_format)
 
     def fit_json_reader(self, reader: Reader, writer: TableWriter) -> tuple[Reader, list[str]]:
-        """Return the reader, with JSON for mixed list items where the table has it; and notes.
+        """Return the reader, with types that fit the table (see `fit_json_type`), and notes.
 
         The notes are about new columns: with mixed list items, or with strings that are all dates.
         CSV files have each list as the text of its JSON, which tells strings from other items.
@@ -117,24 +117,27 @@ class Policies:
             return replace(reader, inner=inner), notes
         if not isinstance(reader, JsonReader):
             return reader, []
-        as_json = {f.name: read_mixed_as_json(f.type, None) for f in reader.fields}
-        mixed = [f for f in reader.fields if as_json[f.name] != f.type]
+        types = {f.name: fit_json_type(f.type, None) for f in reader.fields}
+        mixed = [f for f in reader.fields if types[f.name] != f.type]
         notes = []
         if (mixed or reader.dates) and self.config.file_type != "csv":
             existing = None if self._replaces_columns else writer.read_existing()
             table = {f.name.lower(): f for f in existing.schema} if existing else {}
             stored = {f.name: table.get(self.name_in_table(f.name).lower()) for f in reader.fields}
-            for f in mixed:
-                part = stored[f.name]
-                as_json[f.name] = f.type if part is None else read_mixed_as_json(f.type, part)
-            if new := [f.name for f in mixed if stored[f.name] is None]:
+            inferred = {f.name for f in reader.dates}
+            for f in reader.fields:
+                part, dates = stored[f.name], f.name in inferred
+                types[f.name] = f.type if part is None else fit_json_type(f.type, part, dates=dates)
+            new = {name for name, part in stored.items() if part is None} - self.rules.drop
+            if names := [f.name for f in mixed if f.name in new]:
                 notes.append(
-                    f"the schema gives items of lists no one type: {quote_names(new)}; strings "
+                    f"the schema gives items of lists no one type: {quote_names(names)}; strings "
                     "land as they are, other items as the text of their JSON; a column declared as "
                     "`json` keeps both apart"
                 )
-            notes += _note_dates([f for f in reader.dates if stored[f.name] is None])
-        fields = tuple(replace(f, type=as_json[f.name]) for f in reader.fields)
+            as_text = [f for f in reader.dates if f not in reader.fields]
+            notes += _note_dates([f for f in as_text if f.name in new])
+        fields = tuple(replace(f, type=types[f.name]) for f in reader.fields)
         return replace(reader, fields=fields), notes
 
     @property

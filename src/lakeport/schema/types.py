@@ -249,27 +249,35 @@ def merge_types(a: FieldType, b: FieldType) -> FieldType:
     return FieldType(Kind.JSON, opening=mine | theirs) if mine and theirs else _JSON
 
 
-def read_mixed_as_json(t: FieldType, stored: pa.Field | None) -> FieldType:
-    """Return a type with JSON text for mixed values, at any depth, where `stored` is marked so.
+def fit_json_type(t: FieldType, stored: pa.Field | None, *, dates: bool = False) -> FieldType:
+    """Return a type for reading JSON into a table's column, at any depth of it.
+
+    Mixed values are read as JSON where the column is marked so, dates as strings where it has them.
 
     Args:
-        stored: the table's column, or the part of one; None: for all mixed values.
+        stored: the table's column, or the part of one; None: all mixed values are read as JSON.
+        dates: whether dates were inferred, so that they may be strings.
 
     >>> tags = FieldType(Kind.LIST, item=FieldType(Kind.MIXED))
     >>> plain = pa.field("tags", pa.list_(pa.string()))
-    >>> [read_mixed_as_json(tags, part).item.kind.value for part in (plain, None)]
+    >>> [fit_json_type(tags, part).item.kind.value for part in (plain, None)]
     ['mixed', 'json']
     """
     if t.kind is Kind.MIXED:
         return _JSON if stored is None or is_json(stored) else t
+    if dates and t.kind in (Kind.DATE, Kind.TIMESTAMP):
+        return (
+            FieldType(Kind.STRING) if stored is not None and pa.types.is_string(stored.type) else t
+        )
     parts = {} if stored is None else {n.lower(): part for n, part in list_parts(stored.type)}
 
-    def read_part(name: str, part: FieldType) -> FieldType:
+    def fit(name: str, part: FieldType) -> FieldType:
         found = parts.get(name.lower())
-        return part if stored is not None and found is None else read_mixed_as_json(part, found)
+        keeps = stored is not None and found is None
+        return part if keeps else fit_json_type(part, found, dates=dates)
 
-    members = tuple(replace(f, type=read_part(f.name, f.type)) for f in t.fields)
-    return replace(t, item=t.item and read_part("element", t.item), fields=members)
+    members = tuple(replace(f, type=fit(f.name, f.type)) for f in t.fields)
+    return replace(t, item=t.item and fit("element", t.item), fields=members)
 
 
 def merge_fields(a: tuple[Field, ...], b: tuple[Field, ...]) -> tuple[Field, ...]:

@@ -314,5 +314,8 @@ def test_dates_in_json_stay_text_and_are_told_until_they_are_wanted(tmp_path: Pa
         "o": {"l": [date(2024, 1, 1)]},
         "mix": None,
     }
+    again = lakeport.land(file, lake, infer_dates=True, **keys).streams[0]
+    assert [*again.columns.values()] == [*first.columns.values()]
+    assert values(lake / "t", "o")[-3:] == [{"l": ["2024-01-01"]}, {"l": []}, None]
     with pytest.raises(ConfigError, match="`infer_dates` is True, and the source is singer"):
         lakeport.land(singer(["a"]), lake, infer_dates=True)

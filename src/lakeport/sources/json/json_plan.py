@@ -60,11 +60,12 @@ def plan_json(files: FileSet) -> Batch:
     splits = files.run_light(partial(split_lines, split_bytes=files.split_bytes), lines)
     fields = files.fields if files.declares_all else _infer_fields(files, splits)
     declared = {field.name for field in files.fields}
-    typed = fields
+    inferred = [field for field in fields if field.name not in declared]
+    dates = tuple(field for field in inferred if replace_dates(field.type) != field.type)
     if not files.options.infer_dates:
         fields = tuple(
-            field if field.name in declared else replace(field, type=replace_dates(field.type))
-            for field in typed
+            replace(field, type=replace_dates(field.type)) if field in dates else field
+            for field in fields
         )
     reader = JsonReader(
         files.stream,
@@ -72,7 +73,7 @@ def plan_json(files: FileSet) -> Batch:
         envelope=False,
         unknown=files.config.unknown_fields,
         max_record_mb=max_record_mb(files.config),
-        dates=tuple(f for f, text in zip(typed, fields, strict=True) if f != text),
+        dates=dates,
     )
     names_path = files.declares_all or files.records_path
     hint = "" if names_path else hint_records_path(lines, fields)

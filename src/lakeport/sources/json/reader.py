@@ -306,8 +306,8 @@ class JsonReader:
         max_record_mb: MiB that a line may have.
         metadata: values of the metadata's columns, if `fields` has them (see
             `sources.singer.metadata`).
-        dates: columns with strings that are all dates or date-times in ISO 8601, with the types
-            that these would have.
+        dates: the inferred columns with texts that are all dates or date-times in ISO 8601, with
+            these types; `fields` may have them as strings.
     """
 
     stream: str

@@ -18,7 +18,7 @@ import pytest
 from lakeport.errors import InputError
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.text import to_json_text, to_plain_text
-from lakeport.schema.types import read_mixed_as_json
+from lakeport.schema.types import fit_json_type
 from lakeport.sources.json.reader import JsonReader
 from lakeport.writers.files.csv import encode_header, encode_rows
 from lakeport.writers.files.encode import Encoder, encoder_for
@@ -108,7 +108,7 @@ def test_json_within_lists_and_objects_is_not_quoted_again() -> None:
         "deep": {"items": {"items": {"properties": {"l": {"type": "array"}}}}},
     }
     parsed = parse_schema("s", {"properties": schema})
-    fields = tuple(replace(f, type=read_mixed_as_json(f.type, None)) for f in parsed)
+    fields = tuple(replace(f, type=fit_json_type(f.type, None)) for f in parsed)
     values: list[Any] = [
         {"free": ["1", '"x"', None, '{"a": [1.50]}'], "o": {"x": '"t"', "y": "{}", "z": "1"}},
         {"free": [], "o": {"x": None, "y": None, "z": '"'}, "deep": [[{"l": ["true"]}], None]},
