@@ -344,7 +344,7 @@ def _show_runs(output: Console, found: Sequence[LakeRun]) -> None:
             _count_loads(run) or ", ".join(run.streams) or "none",
             f"{run.seconds:.1f}",
             run.engine,
-            "ok" if run.ok else "failed",
+            run.result,
         )
         for run in found
     ]
@@ -356,7 +356,7 @@ def _show_runs(output: Console, found: Sequence[LakeRun]) -> None:
 
 def _show_run(output: Console, run: LakeRun) -> None:
     """Print a run's report, then its streams or loads; leave out empty values."""
-    report: dict[str, Any] = {**run.report, "result": "ok" if run.ok else run.error}
+    report: dict[str, Any] = {**run.report, "result": run.result if run.ok else run.error}
     if engine := report.get("engine"):
         parts = str(EngineReport(**engine)), engine["application"]
         report["engine"] = ", ".join(filter(None, parts))

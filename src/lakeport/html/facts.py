@@ -38,7 +38,10 @@ class BadSample:
 
 
 class RunFacts(msgspec.Struct, frozen=True):
-    """A run's report with checked types; its fields are those of `lakeport.LandingReport`."""
+    """A run's report with checked types; its fields are those of `lakeport.LandingReport`.
+
+    `undone` is what `table undo` has added: each `table` (its URI), and when (`at`).
+    """
 
     run_id: str
     started: datetime
@@ -61,6 +64,7 @@ class RunFacts(msgspec.Struct, frozen=True):
     streams_left_out: int = 0
     pace: list[tuple[float, float, float]] = []
     reading_pace: list[tuple[float, float, float]] = []
+    undone: list[dict[str, str]] = []
 
 
 def parse_run_facts(report: Mapping[str, Any]) -> RunFacts | None:

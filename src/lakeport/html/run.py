@@ -79,8 +79,10 @@ def _collect_facts(run: RunFacts, pages: Mapping[str, str]) -> dict[str, Any]:
 
 def _list_totals(run: RunFacts) -> list[tuple[str, object]]:
     """Return (label, value) pairs of a run's result, rows, size, time and engine."""
+    undone = [("undone in", each.get("table", "").rpartition("/")[2]) for each in run.undone]
     told: list[tuple[str, object]] = [
         ("result", "ok" if run.ok else "failed"),
+        *undone,
         ("rows", format_count(run.rows)),
         ("size", format_size(run.bytes)),
         ("files", format_count(run.files)),

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Unpack
@@ -38,6 +39,7 @@ _SUFFIX = ".json"
 _NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]*")
 _LAST = "last"
 _SOUGHT = 1000  # reports of each kind among which a run is sought by its id
+_MARKED = 200
 
 _FOLDER = "_lakeport/quarantine"
 _FILES = 32
@@ -78,11 +80,31 @@ class LakeRun:
     @property
     def engine(self) -> str:
         """Engines of the run, such as `spark 4.2.0`, joined by commas; `-` if unknown."""
-        loads = self.report.get("loads") or ()
-        told = [self.report, *((load or {}).get("report") or {} for load in loads)]
+        told = [self.report, *((load or {}).get("report") or {} for load in self._loads)]
         found = [each["engine"] for each in told if each.get("engine")]
         words = (f"{one.get('name', '')} {one.get('version', '')}".strip() for one in found)
         return ", ".join(dict.fromkeys(filter(None, words))) or "-"
+
+    @property
+    def undone(self) -> tuple[str, ...]:
+        """URIs of the tables out of which the run's rows were taken again, by `table undo`."""
+        return tuple(str(each["table"]) for each in self.report.get("undone", ()))
+
+    @property
+    def result(self) -> str:
+        """`ok` or `failed`; with `undone`, or `partly undone` if some of its tables are not."""
+        words = [] if self.ok else ["failed"]
+        if self.undone:
+            reports = [self.report, *((load or {}).get("report") or {} for load in self._loads)]
+            streams = [one for report in reports for one in report.get("streams", ())]
+            landed = {one.get("table") for one in streams if one.get("rows")}
+            words.append("undone" if landed <= {*self.undone} else "partly undone")
+        return ", ".join(words) or "ok"
+
+    @property
+    def _loads(self) -> Sequence[Mapping[str, Any]]:
+        """The loads in the report of a `lakeport run`; empty for a single load."""
+        return self.report.get("loads") or ()
 
     @property
     def outcomes(self) -> dict[str, int]:
@@ -91,7 +113,7 @@ class LakeRun:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON, with the engine and without the report."""
-        facts = {**to_plain_values(self), "engine": self.engine}
+        facts = {**to_plain_values(self), "engine": self.engine, "undone": list(self.undone)}
         del facts["report"]
         return facts
 
@@ -136,6 +158,26 @@ def list_runs(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
 def list_loads(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
     """List up to `limit` newest loads of a lake, within runs of lake files or alone."""
     return _list_reports(storage, lake, _REPORTS, limit)
+
+
+def mark_undone(storage: Storage, run_id: str, table: str) -> None:
+    """Write into a run's newest reports that its rows were taken out of a table (its URI) again.
+
+    A run of a lake file is marked with its load. Among the newest 200 reports of each kind; a store
+    that refuses is no error, as the table is undone already.
+    """
+    note = {"table": table, "at": datetime.now(UTC).isoformat(timespec="seconds")}
+
+    def add_note(data: bytes) -> bytes:
+        report = json.loads(data)
+        return json.dumps({**report, "undone": [*report.get("undone", ()), note]}).encode()
+
+    with suppress(LakeportError):
+        for folder in (_REPORTS, _OF_FILES):
+            for run in _list_reports(storage, "", folder, _MARKED):
+                ids = _iterate_load_run_ids(run.report) if run.file else (run.run_id,)
+                if run_id in ids and table not in run.undone:
+                    storage.rewrite(f"{folder}/{run.name}{_SUFFIX}", add_note)
 
 
 def _list_reports(storage: Storage, lake: str, reports_folder: str, limit: int) -> list[LakeRun]:

@@ -332,6 +332,7 @@ class Table:
             >>> plan.run_id, plan.rows_before, plan.rows_after  # doctest: +SKIP
             ('monday', 6, 3)
         """
+        from lakeport.lake.runs import mark_undone
         from lakeport.lake.undo import plan_undo, undo
 
         versions = self._read_versions()
@@ -340,7 +341,9 @@ class Table:
         versions.find_newest()
         if dry_run:
             return plan_undo(self._location, versions.files, run_id)
-        return undo(self._location, run_id)
+        done = undo(self._location, run_id)
+        mark_undone(self._location.find_lake()[0], done.run_id, self.uri)
+        return done
 
     def _undo_drop(self, dry_run: bool) -> UndoReport | None:
         """Bring a dropped table back; None if it was not dropped, or there is one again."""

@@ -69,6 +69,9 @@ def test_the_last_run_is_found_unless_another_program_came_after_it() -> None:
         find_last_run([], "t")
 
 
+ID = {"properties": {"id": {"type": "integer"}}}
+
+
 class Terminal(io.StringIO):
     """Stands for a terminal on which somebody types."""
 
@@ -157,3 +160,43 @@ def test_the_command_says_what_it_will_do_and_needs_a_yes(
         assert read(tmp_path) == rows
     assert main(["table", "undo", uri, "--yes"]) == 3
     assert f"`lakeport table drop {uri}`" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_runs_and_pages_mark_a_run_that_was_undone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    land(tmp_path, 1, run="a")
+    land(tmp_path, 2, run="b")
+    lakeport.Table(tmp_path / "t").undo()
+    land(tmp_path, 2, run="b")  # the same run again, which is not undone
+    again, undone, first = lakeport.runs(tmp_path)
+    assert [run.run_id for run in (again, undone, first)] == ["b", "b", "a"]
+    assert [run.result for run in (again, undone, first)] == ["ok", "undone", "ok"]
+    assert undone.undone == (str(tmp_path / "t"),)
+    lakeport.Table(tmp_path / "t").undo("b")
+    assert [run.result for run in lakeport.runs(tmp_path)] == ["undone", "undone", "ok"]
+    assert main(["runs", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count(" undone\n") == 2
+    assert main(["runs", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["undone"] == [str(tmp_path / "t")]
+    assert main(["runs", str(tmp_path), "--last"]) == 0
+    assert str(tmp_path / "t") in capsys.readouterr().out
+    page = lakeport.page(tmp_path, tmp_path / "page.html").html
+    assert page.count('<span class="state">undone</span>') == 2
+
+
+def test_a_run_of_several_tables_is_undone_in_part(tmp_path: Path) -> None:
+    lines = b"".join(
+        json.dumps(line).encode() + b"\n"
+        for stream in ("t", "u")
+        for line in (
+            {"type": "SCHEMA", "stream": stream, "schema": ID, "key_properties": []},
+            {"type": "RECORD", "stream": stream, "record": {"id": 1}},
+        )
+    )
+    for run in ("a", "b"):
+        lakeport.land(io.BytesIO(lines), tmp_path, run_id=run)
+    for table, result in (("t", "partly undone"), ("u", "undone")):
+        lakeport.Table(tmp_path / table).undo()
+        newest, _ = lakeport.runs(tmp_path)
+        assert newest.result == result
