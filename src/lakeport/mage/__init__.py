@@ -51,6 +51,7 @@ def data_exporter(function: _Block) -> _Block:
     return function
 
 
+data_exporter.__test__ = False  # type: ignore[attr-defined]  # pytest would collect `test`
 data_loader = transformer = test = data_exporter
 
 
