@@ -160,11 +160,6 @@ def choose_lake(lake: str | None, to: str | None) -> str | dict[str, str]:
     return target
 
 
-def describe_target(target: str | Mapping[str, Any]) -> str:
-    """Return a target as people name it; the environment's keys as `LAKEPORT_DESTINATION`."""
-    return target if isinstance(target, str) else "LAKEPORT_DESTINATION"
-
-
 def choose_table(
     table: str | None, to: str | None, keys: Mapping[str, Any]
 ) -> tuple[str, str | dict[str, str] | None]:

@@ -21,7 +21,7 @@ from lakeport.host.packages import missing_extra_error
 from lakeport.host.scratch import check_output_path, write_output
 from lakeport.loading.report import Failure, LandingReport, Observer, fan_out
 from lakeport.pages.address import LOOPBACK, Address, has_display, open_browser, open_listener
-from lakeport.scrub import scrub
+from lakeport.scrub import mask_known, scrub
 from lakeport.units import format_count, format_size, pluralize
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class _LoadPageWriter(Observer):
 def write_page(made: PageFile, path: Path, output: Output) -> None:
     """Write the HTML page of an ended run; print a warning if that fails, as rows are committed."""
     try:
-        write_output(made.html, path)
+        write_output(mask_known(made.html), path)
     except ConfigError as error:
         output.on_warning(error.message)
 

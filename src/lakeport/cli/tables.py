@@ -18,7 +18,6 @@ from lakeport.cli.options import (
     choose_lake,
     choose_table,
     collect_keys,
-    describe_target,
     keyword_parameter,
     make_command,
     refuse_secrets,
@@ -228,17 +227,18 @@ def _build_command(body: Body, place: Parameter, to: object, cut_off: tuple[str,
         output: Output = Json() if json_out else Console()
         with Guard(output, debug, cut_off=cut_off) as guard:
             given = collect_keys({}, set_keys, None)
-            target: str | Mapping[str, Any] | None
-            if of_table:
-                name, target = choose_table(own.pop(place.name), to, given)
-            else:
-                target = choose_lake(own.pop(place.name), to)
-                name = describe_target(target)
+            chosen = own.pop(place.name)
+            name, target = (
+                choose_table(chosen, to, given) if of_table else ("", choose_lake(chosen, to))
+            )
+            if not of_table and isinstance(target, str):
+                name = target
             words = (name, *(("--to", target) if of_table and isinstance(target, str) else ()))
             message, hint = cut_off
             history = format_command("table", "history", *words)
             guard.cut_off = message, hint.replace("{history}", history)
-            output.begin(f"looking at {name}" if cut_off is _READS else f"working on {name}")
+            about = name or "the lake"
+            output.begin(f"looking at {about}" if cut_off is _READS else f"working on {about}")
             from lakeport.config.load import load_target
             from lakeport.lake.table import Table
 
@@ -247,6 +247,7 @@ def _build_command(body: Body, place: Parameter, to: object, cut_off: tuple[str,
             guard.protect(config, target, set_keys)
             refuse_secrets(given, type(config))
             words += tuple(word for pair in set_keys or () for word in ("--set", pair))
+            name = name or config.storage().uri()  # of a lake that the environment's keys name
             body(Invocation(output, name, config, tables, words, debug), **own)
 
     return make_command(command, body, parameters)
