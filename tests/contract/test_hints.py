@@ -150,6 +150,7 @@ SITUATIONS: dict[str, tuple[str, ...]] = {
     "changed file": ("", "v\n1\n", f"{NEW}; >> 2; {NEW}", "`(--again land)`"),
     "again what": ("", "v\n1\n", f"{NEW} --again land; >> 2; {LAND} --again land", "`(--new-only)`"),
     "no source": ("v\n1\n", "", "land --to {lake}/other", "`(--from-table)`", "{lake}/t"),
+    "no target": ("", "v\n1\n", "land {in} --table t", "`(--to)`", "{lake}"),
     "run of no report": ("v\n1\n", "", "runs {lake} --run nope", COMMAND),
     "nothing to resume": ("v\n1\n", LAKE, "run {in} --resume", "leave `(--resume)` out", OUT),
     "moment": ("v\n1\n", "", "table preview {lake}/t --version 0 --timestamp 2024-01-01", "and `(--timestamp)`", OUT),
@@ -180,6 +181,7 @@ BY_SPARK = (
 # or in tests of their own below and in `tests/spark`, then those without one, by the reason.
 NAMING = {
     "tried": """cli/guide/init cli/guide/pages cli/options cli/output/console cli/pipeline
+        config/load
         cli/land cli/quarantine cli/tables destinations errors loading/conflicts loading/plan
         loading/replay loading/scan pages/lake pipeline/run schema/casting schema/hints
         schema/types shape sources/csv/detection sources/csv/csv_plan
