@@ -137,6 +137,11 @@ class BadRecord:
         return f"{where}, {self.fault}"
 
     @property
+    def value(self) -> str:
+        """First 80 characters of the text at fault in a CSV file, for people; empty if unknown."""
+        return dict(self.texts).get(self.column, "")[:80]
+
+    @property
     def fault(self) -> str:
         """Place and reason of the fault, in words: file, line, column and reason."""
         file = f"file {self.file!r}, " if self.file else ""

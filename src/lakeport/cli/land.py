@@ -206,6 +206,7 @@ _CSV = KeyOptions(
         KeyOption("comment"),
         KeyOption("decimal"),
         KeyOption("thousands"),
+        KeyOption("currency"),
         KeyOption("date_format"),
         KeyOption(
             "detect",
@@ -328,11 +329,19 @@ def _land(
     spark: SparkKeys = None,
     engine: EngineName = None,
     debug: Debug = False,
+    show_values: Annotated[
+        bool,
+        typer.Option(
+            "--show-values",
+            help="Show the text that can't be read, as a terminal does, also where stderr is none.",
+        ),
+    ] = False,
     **arguments: Any,
 ) -> None:
     """Land files, Singer streams from stdin, or tables of databases, in a data lake."""
     only_plan = plan_only or ctx.info_name == "plan"
     output = _output(json_out, state, source == ["-"])
+    output.shows_values = show_values
     with Guard(output, debug, again="" if only_plan else RUN_AGAIN) as guard:
         output.begin("planning" if only_plan else "landing")
         given = collect_keys(

@@ -192,8 +192,8 @@ class MageObserver:
             }
             self.lines.log("INFO", f"{self.lines.caller} process completed.", sums)
 
-    def failure(self, failure: Failure, trace: str = "") -> None:
-        """Log an error, with its traceback, if given, in the tag `errors`."""
+    def failure(self, failure: Failure, trace: str = "", value: str = "") -> None:
+        """Log an error, with its traceback, if given, in the tag `errors`; without `value`."""
         tags: dict[str, Any] = {
             "error": failure.message + (f"\n\nHint: {failure.hint}" if failure.hint else ""),
             "error_type": failure.type,

@@ -21,6 +21,8 @@ from lakeport.config.destinations.local import LocalConfig
 from lakeport.engine.spark.jvm import java
 from lakeport.engine.spark.jvm.java import find_java
 from lakeport.errors import (
+    BadRecord,
+    BadRecords,
     ConfigError,
     InputError,
     LakeportError,
@@ -233,6 +235,16 @@ def test_errors_as_json(fake: FakeLoad, capsys: Cap) -> None:
     }
     assert run("land --json") == 2
     assert json.loads(capsys.readouterr().err)["error"]["type"] == "ConfigError"
+
+
+def test_a_text_that_can_not_be_read_is_shown_to_people_alone(fake: FakeLoad, capsys: Cap) -> None:
+    fake.act = raises(
+        BadRecords((BadRecord("t", 2, "a", "no number", b"1,canary", texts=(("a", "canary"),)),))
+    )
+    for options, shown in (("", False), ("--show-values", True), ("--show-values --json", False)):
+        assert run(f"land a --to lake {options}") == 3
+        out, err = capsys.readouterr()
+        assert ("canary" in err, "canary" in out) == (shown, False)
 
 
 def test_unexpected_errors_do_not_quote_data(fake: FakeLoad, capsys: Cap) -> None:

@@ -78,6 +78,7 @@ class _OutputBase(Observer):
         self._warned: set[str] = set()  # texts of warnings that were printed
         self.landed = 0
         self.options = ""
+        self.shows_values = False
         self.remarks: Remarks = lambda report: ()
 
     def on_state(self, state: bytes) -> None:
@@ -222,12 +223,17 @@ class Console(_OutputBase):
         for warning in plan.warnings:
             self.on_warning(warning)
 
-    def failure(self, failure: Failure, trace: str = "") -> None:
-        """Print an error, hint and traceback to stderr; on a terminal, also `lakeport explain`."""
+    def failure(self, failure: Failure, trace: str = "", value: str = "") -> None:
+        """Print an error, hint and traceback to stderr; on a terminal, also `lakeport explain`.
+
+        `value` is the text at fault, which a terminal shows, and elsewhere `shows_values`.
+        """
         self.close()
         if trace:
             self._error(escape_controls(trace.rstrip()))
         words = f"Error: {escape_controls(failure.message)}"
+        if value and (self.shows_values or terminal_width(self._err)):
+            words += f"\n\nThe text: {value!r}"
         if failure.hint:
             words += f"\n\nHint: {escape_controls(failure.hint)}"
         if terminal_width(self._err) and failure.type in errors.__all__:
@@ -313,10 +319,11 @@ class Json(_OutputBase):
         """Write a value: the command's whole result."""
         self._text(json.dumps(to_jsonable(value)))
 
-    def failure(self, failure: Failure, trace: str = "") -> None:
+    def failure(self, failure: Failure, trace: str = "", value: str = "") -> None:
         """Write `{"error": {"type", "message", "hint", "trace"}}` to standard error.
 
-        For a failed load, write its report with this error to standard output instead.
+        For a failed load, write its report with this error to standard output instead. `value` is
+        left out: documents and logs hold no value of a record.
         """
         hint = add_options(failure.hint, self.options)
         error = {"type": failure.type, "message": failure.message, "hint": hint}

@@ -22,7 +22,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from lakeport.cli.options import OMITTED, is_place_omitted
 from lakeport.cli.signals import INTERRUPTED, TERMINATED, Terminated, on_forced_end
-from lakeport.errors import LakeportError, walk_causes
+from lakeport.errors import BadRecords, LakeportError, walk_causes
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.report import Failure
 from lakeport.scrub import scrub
@@ -299,7 +299,8 @@ class Guard:
         text = ""
         if self._debug and not isinstance(error, KeyboardInterrupt):
             text = scrub("".join(traceback.format_exception(error)), self._secrets)
-        self._output.failure(failure.scrubbed(self._secrets), text)
+        value = error.records[0].value if isinstance(error, BadRecords) else ""
+        self._output.failure(failure.scrubbed(self._secrets), text, scrub(value, self._secrets))
         return code
 
     def _failure_of(self, error: BaseException) -> tuple[Failure, int]:

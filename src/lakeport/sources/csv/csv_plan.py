@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import NamedTuple
@@ -23,7 +24,14 @@ from lakeport.sources.csv.detection import (
     is_header_above_values,
     split_file,
 )
-from lakeport.sources.csv.dialect import CsvDialect, CsvOptions, Format
+from lakeport.sources.csv.dialect import (
+    MINUS,
+    AmountFormat,
+    CsvDialect,
+    CsvOptions,
+    Format,
+    NumberFormat,
+)
 from lakeport.sources.csv.inference import (
     PLAIN_DOUBLE,
     TRACES,
@@ -38,7 +46,7 @@ from lakeport.sources.csv.inference import (
     needs_thorough_inference,
     split_and_infer,
 )
-from lakeport.sources.csv.reader import CsvLayout, CsvReader, JoinTraces
+from lakeport.sources.csv.reader import VALUE_OPTIONS, CsvLayout, CsvReader, JoinTraces
 from lakeport.sources.files.file_set import FileSet
 
 _OUTPUT_RATIO = 0.25
@@ -58,6 +66,7 @@ def plan_csv(files: FileSet) -> Batch:
     declared = _declared_types(files)
     formats = FormatCandidates.from_options(files.csv)
     detected = detect_files(files, plain, list(declared))
+    formats = replace(formats, amounts=_find_amounts(files.csv, detected, declared, formats))
     scanned = _split_files(files, detected, declared, formats)
     csv_files, unnamed_warnings = _drop_empty_columns(files, scanned, declared)
     names = _reconcile_columns(files, csv_files, declared)
@@ -74,6 +83,7 @@ def plan_csv(files: FileSet) -> Batch:
         formats=columns.formats,
         empty=columns.empty,
         is_joined=is_joined,
+        given=frozenset(name for name in VALUE_OPTIONS if getattr(files.csv, name) is not None),
     )
     splits = chain.from_iterable(csv.splits for csv in csv_files)
     return Batch(
@@ -120,6 +130,48 @@ def _declared_types(files: FileSet) -> dict[str, pa.DataType]:
                 "declare it as `string` (or `json`).",
             )
     return {field.name: to_arrow_type(field.type) for field in files.fields}
+
+
+def _find_amounts(
+    options: CsvOptions,
+    csv_files: Sequence[CsvFile],
+    declared: Mapping[str, pa.DataType],
+    formats: FormatCandidates,
+) -> dict[str, AmountFormat]:
+    """Return formats of those columns declared as numbers whose first values are amounts.
+
+    An amount has a currency or `%`, parentheses, or a minus behind. The first unit is a column's.
+    """
+    numeric = {
+        name
+        for name, type_ in declared.items()
+        if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)
+    }
+    if not numeric or not (options.detect or options.currency):
+        return {}
+    found: dict[str, list[str]] = {}
+    for csv in csv_files[:_AMOUNT_FILES]:
+        names = csv.layout.columns
+        for _, row in csv.first_rows():
+            for name, value in zip(names, row, strict=False):
+                if name in numeric:
+                    found.setdefault(name, []).append(value)
+    amounts: dict[str, AmountFormat] = {}
+    for name, values in found.items():
+        parts = [part for value in values if (part := _SIGNED_NUMBER.fullmatch(value))]
+        signs = [(p["before"].strip(), p["after"].strip()) for p in parts]
+        if not options.currency and all(s in (("", ""), ("-", ""), ("+", "")) for s in signs):
+            continue
+        units = [re.findall(_UNIT, " ".join(both)) for both in signs]
+        first = next(chain.from_iterable(units), "")
+        amount = AmountFormat(first if first == "%" else options.currency or first)
+        alike = [p[0] for p, u in zip(parts, units, strict=True) if {*u} <= {amount.unit}]
+        texts = amount.strip(pa.array(alike, pa.string()))
+        evidence = NumberEvidence(frozenset(), frozenset(), allows_comma=True)
+        how = infer_type(formats, formats.narrow(texts, formats.initial), evidence).format
+        known = how or formats.format_of_declared(declared[name])
+        amounts[name] = replace(amount, number=known) if isinstance(known, NumberFormat) else amount
+    return amounts
 
 
 def _plain_columns(declared: Mapping[str, pa.DataType], formats: FormatCandidates) -> set[str]:
@@ -255,6 +307,9 @@ def _infer_columns(
         name: choice.format or formats.format_of_declared(declared.get(name))
         for name, choice in chosen.items()
     }
+    for name, amount in formats.amounts.items():
+        known = chosen[name].format if name in chosen else None
+        found[name] = replace(amount, number=known) if isinstance(known, NumberFormat) else amount
     columns = _Columns(
         types={name: choice.type for name, choice in undeclared.items()} | declared,
         formats={name: format_ for name, format_ in found.items() if format_},
@@ -352,6 +407,14 @@ def _make_notes(files: FileSet, csv_files: Sequence[CsvFile], columns: _Columns)
     notes += [
         f"column {_DOUBTS[option].format(repr(name))}; it stays text."
         for name, option in doubts.items()
+    ]
+    notes += [
+        f"column {name!r} has amounts{f' in {unit!r}' * bool(unit)} ({', '.join(marks)}), which "
+        f"land as numbers{f' without {unit!r}' * bool(unit)}{': 5 % is 5' * (unit == '%')}."
+        for name, format_ in columns.formats.items()
+        if isinstance(format_, AmountFormat)
+        for unit in (format_.unit,)
+        for marks in (format_.describe(is_whole=False) or ("decimal point",),)
     ]
     if files.csv.detect and files.csv.infer_types:
         notes += _suggest_options(csv_files[0], columns, files.csv)
@@ -462,11 +525,15 @@ _MONTHS = 12
 _NULL_WORDS = {"null", "none", "nil", "nan", "n/a", "#n/a", "n.a.", "k.a.", "n.v.", "s/o", "nd"}
 _NULL_WORDS |= {"(null)", "#null!", "missing", "\\n", "-", "--", "---", ".", "?", "*"}
 
-_SIGNED_NUMBER = re.compile(
-    r"(?P<space>\s*)(?P<open>\()?(?P<minus>[-\u2212]\s?)?(?P<before>[€$£¥]|[A-Z]{3}\s)?\s?-?"
-    r"(?P<number>[0-9][0-9.,'\u2019 \u00a0\u2009\u202f]*[0-9]|[0-9])"
-    r"\s?(?P<after>[€$£¥%‰]|[A-Z]{3})?(?P<behind>-)?(?(open)\))(?P<end>\s*)"
+_UNIT = (  # currency signs, their abbreviations, three letters of ISO 4217
+    r"[A-Za-z]{0,2}[$\u00a2-\u00a5\u20a0-\u20cf]|[%‰]|[A-Z]{3}\b|S?Fr\.|kr\.?|zł|Kč|Ft|лв\.?|руб\.?"
 )
+_SIGNS = rf"(?:{_UNIT}|[-+\u2212\u2013()]|\s)*"
+_SIGNED_NUMBER = re.compile(
+    rf"(?P<before>{_SIGNS})(?P<number>[0-9][0-9.,'\u2019 \u00a0\u2009\u202f]*[0-9]|[0-9])"
+    rf"(?P<after>{_SIGNS})"
+)
+_AMOUNT_FILES = 4  # whose beginnings show the currency of declared columns
 
 
 def suggest_delimiter(lines: Sequence[str]) -> tuple[str, int]:
@@ -512,7 +579,7 @@ def explain_text_column(name: str, fields: Sequence[tuple[int, str]], options: C
     words = {v for v in first if _classify(v) == "text" and not _SIGNED_NUMBER.fullmatch(v)}
     if not values or 2 * len(words) > len(first):
         return ""
-    if reason := _describe_short_dates(values) or _describe_signs(values):
+    if reason := _describe_short_dates(values) or _describe_signs(name, values):
         return reason
     kinds = [_classify(value) for value in values]
     codes = sum(classify_field(value) == "code" for value in values)
@@ -570,18 +637,30 @@ def _describe_short_dates(values: Sequence[str]) -> str:
     return f"has dates with two digits for the year: {ways} reads them"
 
 
-def _describe_signs(values: Sequence[str]) -> str:
-    """Name the signs around numbers, such as `€`; empty for none, or if a value is no number."""
+def _describe_signs(name: str, values: Sequence[str]) -> str:
+    """Name the signs around numbers, such as `€`, and the option that reads them as numbers.
+
+    Empty for none, or if a value is no number.
+    """
     signs: dict[str, None] = {}
+    units: set[str] = set()
     for value in values:
         parts = _SIGNED_NUMBER.fullmatch(value)
         if parts is None or _CODE.match(parts["number"]):
             return ""
-        signs |= dict.fromkeys(
-            repr(sign.strip()) for sign in (parts["before"], parts["after"]) if sign
-        )
-        signs |= dict.fromkeys(["parentheses"] * bool(parts["open"]))
-        signs |= dict.fromkeys(["a minus behind"] * bool(parts["behind"]))
-        signs |= dict.fromkeys(["a typographic minus"] * ("\u2212" in (parts["minus"] or "")))
-        signs |= dict.fromkeys(["spaces around them"] * bool(parts["space"] or parts["end"]))
-    return f"has numbers with {', '.join(signs)}" if signs else ""
+        around = f"{parts['before']} {parts['after']}"
+        units |= {*re.findall(_UNIT, around)}
+        signs |= dict.fromkeys(map(repr, re.findall(_UNIT, around)))
+        signs |= dict.fromkeys(["parentheses"] * ("(" in around))
+        signs |= dict.fromkeys(["a minus behind"] * bool(re.search(f"[{MINUS}]", parts["after"])))
+        signs |= dict.fromkeys(["a typographic minus"] * bool({*parts["before"]} & {*MINUS[:-1]}))
+        signs |= dict.fromkeys(["spaces around them"] * (value != value.strip()))
+    if not signs:
+        return ""
+    if len(units) > 1:
+        return f"has numbers with {', '.join(signs)}, several units"
+    type_ = "number" if units & {"%", "‰"} else "decimal(12,2)"
+    option, without = shlex.quote(f"{name}={type_}"), "".join(f", without {u!r}" for u in units)
+    return (
+        f"has numbers with {', '.join(signs)}: `--column {option}` makes numbers of them{without}"
+    )

@@ -103,6 +103,8 @@ class CsvOptions:
         columns: column names in order, for a file without a header.
         decimal: decimal mark, `.` or `,`.
         thousands: mark between groups of digits: `.`, `,`, a space, `'`, or empty for none.
+        currency: sign or code of the amounts in columns that are declared as numbers, such as `€`,
+            `EUR` or `%`. The numbers land without it.
         date_format: format of dates, such as `%d/%m/%Y`, in the directives of `strptime` for
             numbers; a time of day may follow. ISO dates are read, too.
         detect: False takes the plain default for all that is None: comma, `"`, UTF-8, a header,
@@ -121,6 +123,7 @@ class CsvOptions:
     columns: tuple[str, ...] = ()
     decimal: str | None = None
     thousands: str | None = None
+    currency: str | None = None
     date_format: str | None = None
     detect: bool = True
 
@@ -171,7 +174,12 @@ class CsvOptions:
             )
 
     def _check_number_marks(self) -> None:
-        """Raise ConfigError for bad `decimal` or `thousands`; replace typographic spaces."""
+        """Raise ConfigError for bad marks or `currency`; replace typographic spaces."""
+        currency = self.currency
+        if currency is not None and (not currency.strip() or re.search(r"[\d(),+-]", currency)):
+            raise ConfigError(
+                f"currency {currency!r} is not usable", "it is a sign or a code, such as € or EUR."
+            )
         if self.decimal not in (None, ".", ","):
             raise ConfigError(f"decimal mark {self.decimal!r} is not usable", "it is . or ,")
         if self.thousands is None:
@@ -261,11 +269,15 @@ class NumberFormat:
     @property
     def pattern(self) -> str:
         """A regular expression that all texts in this format match."""
+        return f"^[+-]?{self.digits}(?:[eE][+-]?[0-9]+)?$"
+
+    @property
+    def digits(self) -> str:
+        """A regular expression of numbers in this format, without sign and exponent."""
         grouped = ""
         if self.thousands:
             grouped = f"[0-9]{{1,3}}(?:{_SEPARATOR_PATTERNS[self.thousands]}[0-9]{{3}})+|"
-        mark = _SEPARATOR_PATTERNS[self.decimal]
-        return f"^[+-]?(?:{grouped}[0-9]+)(?:{mark}[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
+        return f"(?:{grouped}[0-9]+)(?:{_SEPARATOR_PATTERNS[self.decimal]}[0-9]+)?"
 
     def normalize(self, texts: pa.StringArray) -> pa.StringArray:
         """Rewrite texts that match `pattern` with a decimal point and no thousands separators."""
@@ -290,6 +302,58 @@ NUMBER_FORMATS = (
     NumberFormat(".", "'"),
 )
 """All number formats that inference tries; the narrower before the wider ones."""
+
+
+MINUS = "\u2212\u2013-"
+"""Minus signs of amounts: two typographic ones, and the hyphen."""
+
+_SPACE = "[ \u00a0\u2009\u202f]*"
+
+
+@dataclass(frozen=True, slots=True)
+class AmountFormat:
+    """Format of amounts: numbers with a currency or `%`, in parentheses or with a minus behind.
+
+    Attributes:
+        unit: the sign or code that a text may have, such as `€`, `EUR` or `%`; may be empty.
+        number: the format of the numbers themselves.
+    """
+
+    unit: str
+    number: NumberFormat = PLAIN_NUMBER
+
+    def describe(self, *, is_whole: bool) -> tuple[str, ...]:
+        """Name the marks of the numbers; see `NumberFormat.describe`."""
+        return self.number.describe(is_whole=is_whole)
+
+    @property
+    def pattern(self) -> str:
+        """A regular expression that all texts in this format match."""
+        unit, digits, space = f"(?:{re.escape(self.unit)})?", self.number.digits, _SPACE
+        amount = f"(?:{unit}{space}{digits}|{digits}{space}{unit})"
+        forms = (
+            f"(?:[+{MINUS}]{space})?{amount}",
+            f"{unit}{space}[+{MINUS}]{space}{digits}",
+            f"{amount}{space}[{MINUS}]",
+            f"{digits}{space}[{MINUS}]{space}{unit}",
+            rf"\({space}{amount}{space}\)",
+            rf"{unit}{space}\({space}{digits}{space}\){space}{unit}",
+        )
+        return f"^(?:{'|'.join(forms)})$"
+
+    def normalize(self, texts: pa.StringArray) -> pa.StringArray:
+        """Rewrite texts that match `pattern` as plain numbers; `5 %` becomes `5`."""
+        return self.number.normalize(self.strip(texts))
+
+    def strip(self, texts: pa.StringArray) -> pa.StringArray:
+        """Leave out the unit, and put a minus in front where there are parentheses or a minus."""
+        import pyarrow.compute as pc
+
+        minus = pc.if_else(pc.match_substring_regex(texts, f"[({MINUS}]"), "-", "")
+        if self.unit:
+            texts = pc.replace_substring(texts, self.unit, "")
+        texts = pc.utf8_trim_whitespace(pc.replace_substring_regex(texts, f"[()+{MINUS}]", ""))
+        return pc.binary_join_element_wise(minus, texts, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +387,7 @@ class DateFormat:
         return plain
 
 
-Format = NumberFormat | DateFormat
+Format = NumberFormat | AmountFormat | DateFormat
 """The format of the texts of a column of numbers or dates."""
 
 

@@ -42,6 +42,7 @@ from lakeport.sources.csv.dialect import (
     ISO_DATE,
     NUMBER_FORMATS,
     PLAIN_NUMBER,
+    AmountFormat,
     DateFormat,
     Format,
     NumberFormat,
@@ -89,11 +90,13 @@ class FormatCandidates:
         formats: in the order of their bits.
         plain: the plain kinds that are possible at all.
         is_forced: whether the user named the decimal mark or the thousands separator.
+        amounts: column of numbers with a currency, `%` or signs -> its format, as far as known.
     """
 
     formats: tuple[Format, ...] = ()
     plain: int = ANY_KIND
     is_forced: bool = False
+    amounts: Mapping[str, AmountFormat] = field(default_factory=dict)
 
     @classmethod
     def from_options(cls, options: CsvOptions) -> FormatCandidates:
@@ -429,7 +432,11 @@ class ColumnInference:
         return any(some & self.formats.format_bits and not fit for fit, some in pairs)
 
     def _parse_columns(self, block: CsvBlock) -> list[pa.StringArray]:
-        return parse_block(block, len(self.layout.columns), self.layout.dialect).columns
+        """Return a block's columns of texts, amounts as numbers with a sign in front."""
+        columns = parse_block(block, len(self.layout.columns), self.layout.dialect).columns
+        amounts = map(self.formats.amounts.get, self.layout.columns)
+        pairs = zip(amounts, columns, strict=True)
+        return [amount.strip(texts) if amount else texts for amount, texts in pairs]
 
     def _narrow_by_sample(
         self, block: CsvBlock, kinds: list[KindBits], candidates: list[CandidateBits]
@@ -442,8 +449,12 @@ class ColumnInference:
             del rows[-1]
         rows = [row for row in rows if len(row) == width]
         return [
-            some if fit else self.formats.narrow_by_sample((row[n] for row in rows), some)
-            for n, (fit, some) in enumerate(zip(kinds, candidates, strict=True))
+            some
+            if fit or name in self.formats.amounts
+            else self.formats.narrow_by_sample((row[n] for row in rows), some)
+            for n, (name, fit, some) in enumerate(
+                zip(self.layout.columns, kinds, candidates, strict=True)
+            )
         ]
 
     def name_candidates(self, candidates: list[CandidateBits]) -> dict[str, CandidateBits]:

@@ -25,9 +25,15 @@ from lakeport.host.activity import add_progress
 from lakeport.model import Scan, Split
 from lakeport.native import kernel
 from lakeport.native.arrays import array_of
-from lakeport.schema.types import TEXT_KINDS
+from lakeport.schema.types import TEXT_KINDS, format_type
 from lakeport.sources.csv.conversion import KindBits, convert_texts
-from lakeport.sources.csv.dialect import CsvDialect, Format, read_numbered_rows
+from lakeport.sources.csv.dialect import (
+    PLAIN_NUMBER,
+    AmountFormat,
+    CsvDialect,
+    Format,
+    read_numbered_rows,
+)
 from lakeport.sources.splits import open_range
 
 if TYPE_CHECKING:
@@ -36,6 +42,8 @@ if TYPE_CHECKING:
 
 MAX_RECORD_BYTES = 100 << 20
 BLOCK_BYTES = 4 << 20
+VALUE_OPTIONS = ("decimal", "thousands", "currency", "date_format")
+"""Those of `CsvOptions` that say how the texts of numbers and dates are read."""
 
 ColumnNames = tuple[str, ...]
 """The columns of one file, in its order; a column to leave out has an empty name."""
@@ -479,6 +487,7 @@ class CsvReader:
         skip_bad: whether `read` leaves bad records out.
         empty: columns without a value, of which quoted fields, too, are null.
         is_joined: whether to leave out repeated headers, and byte order marks before records.
+        given: those of `VALUE_OPTIONS` that the user set, which hints don't propose.
     """
 
     stream: str
@@ -490,6 +499,7 @@ class CsvReader:
     skip_bad: bool = False
     empty: frozenset[str] = frozenset()
     is_joined: bool = False
+    given: frozenset[str] = frozenset()
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """Yield a split's good records; raise BadRecords for a bad one, unless `skip_bad`.
@@ -539,8 +549,9 @@ class CsvReader:
 
     def _hint(self, split: Split, bad: BadRecord) -> str:
         """Return the hint for a bad record: options that may read it, or how to quarantine it."""
-        if bad.column:
-            hint = _hint_for_type(self.schema.field(bad.column).type)
+        if bad.value:
+            type_, format_ = self.schema.field(bad.column).type, self.formats.get(bad.column)
+            hint = hint_for_value(bad.value, type_, format_, self.given)
         else:
             hint = hint_for_reason(bad.reason, self._layout(split).dialect)
         return f"{hint} Or {_HINT_QUARANTINE}" if hint else _HINT_QUARANTINE
@@ -608,7 +619,7 @@ class CsvReader:
     ) -> Iterator[tuple[Any, str]]:
         """Yield masks of a column's invalid and missing values, each with the reason."""
         if failed is not None:
-            yield failed, f"the text is not a value of type {values.type}"
+            yield failed, f"the text is not a value of type {format_type(values.type)}"
         if column in self.required and values.null_count:
             yield values.is_null(), "missing required field"
 
@@ -679,10 +690,37 @@ def hint_for_reason(reason: str, dialect: CsvDialect) -> str:
     return ""
 
 
-def _hint_for_type(type_: pa.DataType) -> str:
-    """Return a hint on options for texts of dates or numbers; empty for other types."""
+def hint_for_value(
+    text: str, type_: pa.DataType, format_: Format | None, given: Collection[str]
+) -> str:
+    """Return a hint on a column's text that is no date or number; empty for other types.
+
+    Options that were given are not proposed again. The hint holds nothing of the text.
+    """
+    as_text = "declared as `string`, the column lands its texts."
     if pa.types.is_date(type_) or pa.types.is_timestamp(type_):
+        if "date_format" in given:
+            return f"it is no date by `--date-format`; {as_text}"
         return "if it is a date in another order, say so with `--date-format`, such as %d/%m/%Y."
-    if pa.types.is_floating(type_) or pa.types.is_decimal(type_) or pa.types.is_integer(type_):
-        return "if it is a number of another country, set `--decimal` and `--thousands`."
-    return ""
+    if not (
+        pa.types.is_floating(type_) or pa.types.is_decimal(type_) or pa.types.is_integer(type_)
+    ):
+        return ""
+    if not re.search("[0-9]", text):
+        return f"`--null-value` makes null of a text that means so; {as_text}"
+    number = format_ or PLAIN_NUMBER
+    if re.fullmatch(number.pattern, text.strip()):
+        return f"the type does not hold its digits: declare a wider one, or {as_text}"
+    marks = ", ".join(number.describe(is_whole=False)) or "decimal point"
+    options = [f"`--{option}`" for option in ("decimal", "thousands") if option not in given]
+    others = f"{' and '.join(options)} set other marks; " if options else ""
+    if isinstance(number, AmountFormat) and number.unit:
+        return (
+            f"the column's amounts are in {number.unit!r} ({marks}), and those in another currency "
+            f"would become the same numbers; {others}{as_text}"
+        )
+    if "currency" not in given and re.search(r"[^\d.,'\s+-]", text):
+        return f"if it is an amount, `--currency` names its currency, or `%`; {others}{as_text}"
+    if not options:
+        return f"it is no number of those that you asked for ({marks}); {as_text}"
+    return f"if it is a number of another country, set {' and '.join(options)}."

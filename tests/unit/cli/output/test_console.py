@@ -173,8 +173,14 @@ def test_an_error_has_its_hint() -> None:
 
 def test_an_error_without_hint_and_with_trace() -> None:
     output, _, err = console()
-    output.failure(Failure("X", "broken"), "Traceback\n")
+    output.failure(Failure("X", "broken"), "Traceback\n", "canary")
     assert err.getvalue() == "Traceback\nError: broken\n"
+
+
+def test_a_terminal_shows_the_text_that_can_not_be_read() -> None:
+    err = Terminal()
+    Console(io.StringIO(), err).failure(Failure("X", "broken", "mend it"), value="7\x1b €")
+    assert err.getvalue() == "Error: broken\n\nThe text: '7\\x1b €'\n\nHint: mend it\n"
 
 
 def test_json_has_one_document() -> None:

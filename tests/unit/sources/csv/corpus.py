@@ -55,6 +55,10 @@ def _at(*parts: int) -> datetime:
 
 
 _SEMICOLON = "delimiter ';'"
+_TEXT = (
+    "column {!r} has numbers with {}: `--column {}` makes numbers of them, without {!r}; it stays "
+    "text."
+)
 
 CASES = (
     Case("plain", "id,name\n1,Ada\n2,Grace\n", {"id": [1, 2], "name": ["Ada", "Grace"]}),
@@ -394,7 +398,7 @@ CASES = (
         "item,price\nCafé,5 €\nThé,6 €\n",
         {"item": ["Café", "Thé"], "price": ["5 €", "6 €"]},
         encoding="cp1252",
-        notes=("Windows-1252", "column 'price' has numbers with '€'; it stays text."),
+        notes=("Windows-1252", _TEXT.format("price", "'€'", "'price=decimal(12,2)'", "€")),
     ),
     Case(
         "apostrophes_in_text",
@@ -452,14 +456,14 @@ CASES = (
         "currency",
         "item,price\na,$5\nb,EUR 6\n",
         {"item": ["a", "b"], "price": ["$5", "EUR 6"]},
-        notes=("column 'price' has numbers with '$', 'EUR'; it stays text.",),
+        notes=("column 'price' has numbers with '$', 'EUR', several units; it stays text.",),
     ),
     Case(
         "percentages",
         "item;share\na;5,5 %\nb;7 %\n",
         {"item": ["a", "b"], "share": ["5,5 %", "7 %"]},
         ";",
-        notes=(_SEMICOLON, "column 'share' has numbers with '%'; it stays text."),
+        notes=(_SEMICOLON, _TEXT.format("share", "'%'", "share=number", "%")),
     ),
     Case("leading_zeros", "zip,n\n01234,1\n99999,2\n", {"zip": ["01234", "99999"], "n": [1, 2]}),
     Case(

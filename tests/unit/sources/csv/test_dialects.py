@@ -295,6 +295,60 @@ def test_what_may_be_meant_otherwise_is_hinted_at(tmp_path: Path, text: str, not
     assert len(said) == bool(note) and note in "".join(said)
 
 
+AMOUNTS = {
+    "€ 1.234,56|€\u00a07,00|-€ 3,5|5,00- €": ("€", "1234.56 7 -3.5 -5"),
+    "1,234.56 USD|7.00USD|(3.50) USD|-5 USD": ("USD", "1234.56 7 -3.5 -5"),
+    "$-5|$ (1,000.25)|($3.5)|$7-|\u2212$1": ("$", "-5 -1000.25 -3.5 -7 -1"),
+    "CHF 1'234.50|CHF 2|(1) CHF": ("CHF", "1234.5 2 -1"),
+    "5 %|-7,5%|8": ("%", "5 -7.5 8"),
+    "1.234,56-|(7,00)|9,5": ("", "-1234.56 -7 9.5"),
+    "1\u202f234,56 zł|- 7,00 zł": ("zł", "1234.56 -7"),
+}
+
+
+@pytest.mark.parametrize("texts", AMOUNTS)
+def test_amounts_are_read_where_the_column_is_declared(tmp_path: Path, texts: str) -> None:
+    unit, wanted = AMOUNTS[texts]
+    content = "v;w\n" + "".join(f"{text};{n}\n" for n, text in enumerate(texts.split("|")))
+    declared = {"properties": {"v": {"type": "number", "multipleOf": 0.01}}}
+    batch = load(tmp_path, content.encode(), schema=declared)
+    assert [str(value.normalize()) for value in table(batch)["v"]] == [
+        str(Decimal(number).normalize()) for number in wanted.split()
+    ]
+    (told,) = [note for note in batch.notes if "amounts" in note]
+    assert f" without {unit!r}" in told if unit else "in '" not in told
+    assert ("5 % is 5" in told) == (unit == "%")
+    assert table(load(tmp_path, content.encode()))["v"] == texts.split("|")  # undeclared: text
+
+
+@pytest.mark.parametrize(
+    ("texts", "line"), [(["€ 1.500,00", "$ 7"], 3), (["5 %", "7 €"], 3), (["1 €", "2 kg"], 3)]
+)
+def test_a_second_currency_is_refused(tmp_path: Path, texts: list[str], line: int) -> None:
+    content = "v;w\n" + "".join(f"{text};x\n" for text in texts)
+    declared = {"properties": {"v": {"type": "number"}}}
+    batch = load(tmp_path, content.encode(), schema=declared)
+    with pytest.raises(BadRecords) as caught:
+        table(batch)
+    (bad,) = caught.value.records
+    assert (bad.line, bad.value) == (line, texts[1])
+    assert texts[1] not in str(caught.value) and "another currency" in caught.value.hint
+
+
+def test_a_hint_proposes_no_option_that_was_given(tmp_path: Path) -> None:
+    declared = {"properties": {"v": {"type": "number"}}}
+    for options, hint in (
+        (CsvOptions(), "set `--decimal` and `--thousands`"),
+        (CsvOptions(decimal=","), "set `--thousands`"),
+        (CsvOptions(decimal=",", thousands="."), "it is no number of those that you asked for"),
+    ):
+        with pytest.raises(BadRecords) as caught:
+            table(load(tmp_path, b"v;w\n1.5.5;x\n", csv=options, schema=declared))
+        assert hint in caught.value.hint
+    with pytest.raises(ConfigError, match="currency '7' is not usable"):
+        CsvOptions(currency="7")
+
+
 def test_a_hint_says_by_which_option_values_are_not_read(tmp_path: Path) -> None:
     content = b"d;v\n31.12.2023;1.234,5\n01.02.2024;0,5\n"
     options = CsvOptions(date_format="%m/%d/%Y", decimal=".")

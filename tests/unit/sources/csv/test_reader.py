@@ -156,7 +156,7 @@ def test_a_record_without_a_required_value_is_bad(tmp_path: Path) -> None:
     batch = load(tmp_path, b"a,b,c\n1,,3\n,2,4\nx,1,1\n", schema=declared)
     assert [(bad.line, bad.column, bad.reason) for bad in bad_of(batch)] == [
         (3, "a", "missing required field"),
-        (4, "a", "the text is not a value of type int64"),
+        (4, "a", "the text is not a value of type integer"),
     ]
     assert rows(batch, skip_bad=True) == [{"a": 1, "b": None, "c": 3}]
     batch = load(tmp_path, b"a,b\n1,2\n", schema=declared)
@@ -345,7 +345,7 @@ def test_a_wrong_number_of_fields(tmp_path: Path) -> None:
 def test_a_value_that_does_not_fit(tmp_path: Path) -> None:
     content = b'a,b\n1,"x\n"\n\nsecret,y\n3\n4,z\n'
     batch = load(tmp_path, content, schema={"a": "integer"})
-    reason = "the text is not a value of type int64"
+    reason = "the text is not a value of type integer"
     assert bad_of(batch) == [
         BadRecord("t", 5, "a", reason, b"secret,y"),
         BadRecord("t", 6, "", "expected 2 fields, found 1", b"3"),
