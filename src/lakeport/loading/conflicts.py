@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 _MOST_ROWS: Final = 1 << 20  # rows of a part that are searched for a misfit
 _DECLARABLE: Final = {pa.int64(), pa.float64(), pa.bool_(), pa.date32(), TIMESTAMP}
 _ALIKE: Final = 0.75  # similarity of names from which one may be the other, misspelt
+_MOST_RENAMES: Final = 10
 _MOST_CHARACTERS: Final = 40  # of a value that an error quotes
 _IF_EXACT: Final = ", if every value is such a one"
 _SPOOL_PREFIX: Final = re.compile(r"^[0-9]{6}-[0-9a-f]{8}-")  # the spool puts it before a name
@@ -98,9 +99,12 @@ class ChangeNotes:
 def _suggest_renames(
     changes: Evolution, parts: Sequence[BatchPart], known: Collection[str]
 ) -> Iterator[str]:
-    """Yield a question for each added column, not in `known`, that reads like an absent one."""
+    """Yield a question for each added column, not in `known`, that reads like an absent one.
+
+    Only the first ten are compared, as all names of wide tables take long.
+    """
     sources = {table: source for part in parts for source, table in part.shape.names}
-    for name in changes.added:
+    for name in changes.added[:_MOST_RENAMES]:
         like = closest_match(name, changes.missing, cutoff=_ALIKE)
         if like and name in sources and name not in known:
             option = shlex.quote(f"{sources[name]}={like}")
