@@ -25,6 +25,7 @@ from lakeport.cli.app import app
 from tests.contract.targets import Target
 
 SCHEMA = {"type": "SCHEMA", "stream": "t", "key_properties": []}
+KEYED = '{"type":"SCHEMA","stream":"t","schema":{"properties":{"v":{"type":"integer"}}},"key_properties":["v"]}\n{"type":"RECORD","stream":"t","record":{"v":1}}\n'
 WIDE = [{"id": 1, "attrs": {f"k{n}": n for n in range(12)}}]
 
 
@@ -166,6 +167,10 @@ SITUATIONS: dict[str, tuple[str, ...]] = {
     "no table yet": ("", jsonl({"v": 1}), "tables {folder}", "`lakeport (land)` makes", "{in} --to {lake}"),
     "a file for a table": ("", "v\n1\n", "table show {in}", "`lakeport (land)` makes", "{in} --to {lake}"),
     "files of a table": ("v\n1\n", "v\nx\n", f"{LAND} --format parquet", "`(--schema-evolution loose)`"),
+    "a misspelt column": ("id,amount\n1,2\n", "id,amout\n2,3\n", LAND, "`(--rename [^`]+)`"),
+    "new columns": ("id\n1\n", "id,b\n2,3\n", LAND, "`(--schema-evolution strict)`"),
+    "other columns": ("id\n1\n", "id,b\n2,3\n", LAND, "`(--expect 'columns: same')`"),
+    "rows with keys": (KEYED, KEYED, LAND, "`(--mode merge)`"),
     "a Delta table among files": ("", "v\n1\n", f"{LAND} --format parquet; {LAND}", "`(--set [^`]+)`"),
 }  # fmt: skip
 
