@@ -185,6 +185,7 @@ def open_table(
         unique=secrets.token_hex(4) if writes and storage.needs_unique_names() else "",
         target_bytes=int(config.target_file_size_mb * 2**20),
         evolution=config.schema_evolution,
+        run=config.run_id or run,
     )
 
 

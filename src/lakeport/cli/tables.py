@@ -620,7 +620,7 @@ def undo(
     facts = done.to_dict()
     if not (command.json or dry_run):
         del facts["dry_run"]
-    if not (command.json or done.run_id):
+    if not (command.json or done.version is not None):
         facts = _drop_empty(facts)
     title = command.name if dry_run else f"{command.name} is as before {done.run_id or 'its drop'}"
     command.output.facts(title, command.printable_facts(facts))
@@ -632,6 +632,13 @@ def _describe_undo(name: str, plan: UndoReport) -> str:
         rows = "?" if plan.rows_after is None else pluralize(plan.rows_after, "row")
         dropped = "" if plan.committed is None else format_time(plan.committed)
         return f"this brings back {name}, which was dropped at {dropped}, with {rows}"
+    if plan.version is None:
+        when = "" if plan.committed is None else f" of {format_time(plan.committed)}"
+        rows, files = pluralize(plan.rows_before, "row"), pluralize(plan.deleted, "file")
+        return (
+            f"this undoes run {plan.run_id}{when}: {name} has {rows}, and will have "
+            f"{format_count(plan.rows_after)}; {files} will be deleted, and can't be brought back"
+        )
     made = f"version {', '.join(map(format_count, plan.undone))}"
     when = "" if plan.committed is None else f" at {format_time(plan.committed)}"
     return (

@@ -416,6 +416,7 @@ class UndoReport(PlainRecord):
         version: the version that it made; the newest one in a dry run. None for a drop.
         restored: the version whose contents came back; None for a drop.
         undone: the versions that the run had made, oldest first.
+        deleted: number of the run's files that are deleted for good, of a table of files.
         dry_run: nothing was changed.
     """
 
@@ -426,6 +427,7 @@ class UndoReport(PlainRecord):
     version: int | None = None
     restored: int | None = None
     undone: tuple[int, ...] = ()
+    deleted: int = 0
     dry_run: bool = False
 
 

@@ -316,7 +316,8 @@ class Table:
         """Undo a run in one commit, if nothing else has changed the table since; or undo a drop.
 
         The run's name is free again: the same run repeated lands everything anew. Of a table that
-        was dropped, and can be brought back, the drop is the last thing that is undone.
+        was dropped, and can be brought back, the drop is the last thing that is undone. Of a table
+        of files any run can be undone; its files are deleted for good.
 
         Args:
             run_id: the run's id, or the name that its report gives; empty for the last run.
@@ -333,15 +334,19 @@ class Table:
             ('monday', 6, 3)
         """
         from lakeport.lake.runs import mark_undone
-        from lakeport.lake.undo import plan_undo, undo
+        from lakeport.lake.undo import plan_undo, undo, undo_files
 
         versions = self._read_versions()
         if versions.files.newest < 0 and not run_id and (found := self._undo_drop(dry_run)):
             return found
-        versions.find_newest()
-        if dry_run:
-            return plan_undo(self._location, versions.files, run_id)
-        done = undo(self._location, run_id)
+        if isinstance(versions.find_version_or_files(None, None), int):
+            if dry_run:
+                return plan_undo(self._location, versions.files, run_id)
+            done = undo(self._location, run_id)
+        else:
+            done = undo_files(self._location, run_id, dry_run=dry_run)
+            if dry_run:
+                return done
         mark_undone(self._location.find_lake()[0], done.run_id, self.uri)
         return done
 

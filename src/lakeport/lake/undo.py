@@ -23,11 +23,14 @@ from lakeport.destinations import delta_session
 from lakeport.engine.threads import require_spark
 from lakeport.errors import CommitConflict, SourceError
 from lakeport.lake.records import RestoreReport, UndoReport
+from lakeport.lake.snapshots import classify_data_file
 from lakeport.lake.versions import build_history_entry
 from lakeport.schema.hints import format_command
 from lakeport.units import pluralize
 from lakeport.writers.delta.commit import TableTransaction
 from lakeport.writers.delta.plain import is_plain
+from lakeport.writers.files.journal import list_run_entries
+from lakeport.writers.files.manifests import iterate_manifests
 
 if TYPE_CHECKING:
     from lakeport.lake.location import TableLocation
@@ -153,6 +156,46 @@ def undo(location: TableLocation, run_id: str) -> UndoReport:
         plan = plan_undo(location, files, run_id)
         version = _commit_old_contents(txn, location, files, plan.undone[0] - 1)
     return replace(plan, version=version, dry_run=False)
+
+
+def undo_files(location: TableLocation, run_id: str, *, dry_run: bool) -> UndoReport:
+    """Delete a run's files from a table of files, by its manifests; with `dry_run` only report it.
+
+    Args:
+        run_id: the run's id or name; empty for the last one.
+
+    Raises:
+        SourceError: no manifest names the run, or the run made the table.
+        CommitConflict: later runs have read on where the run stopped.
+    """
+    lake, folder = location.find_lake()
+    loads = sorted(iterate_manifests(lake, folder), key=lambda load: load[1].at)
+    keys = [item.key for item in lake.list(folder)]
+    found = {key for key in keys if classify_data_file(key.removeprefix(f"{folder}/"))}
+    runs = dict.fromkeys(load.run_id for _, load in reversed(loads) if load.run_id)
+    run_id = run_id or next(iter(runs), "")
+    if run_id not in runs:
+        named = ", ".join([*runs][:_SHOWN]) or "none"
+        raise SourceError(
+            f"no manifest of {location.uri} names " + (f"run {run_id!r}" if run_id else "a run"),
+            f"loads leave one with `manifest: true`. The runs in them are, newest first: {named}.",
+        )
+    rows = {key: n for _, load in loads for key, n in load.file_rows(folder).items()}
+    mine = [(key, load) for key, load in loads if load.run_id == run_id]
+    files = {key for _, load in mine for key in load.file_rows(folder)} & found
+    if files == found:
+        raise SourceError(
+            f"run {run_id!r} made {location.uri}: no other run has landed a file there",
+            f"{format_command('table', 'drop', location.uri)} takes the whole table away.",
+        )
+    entries = list_run_entries(lake, folder, run_id, files)
+    if not dry_run:
+        # The manifests go last: a command that is interrupted can be repeated.
+        for key in [*sorted(files), *entries, *(key for key, _ in mine)]:
+            lake.delete(key)
+    counts = [rows.get(key) for key in found], [rows.get(key) for key in found - files]
+    before, after = (None if None in each else sum(filter(None, each)) for each in counts)
+    return UndoReport(run_id, mine[-1][1].at, before, after, deleted=len(files), dry_run=dry_run)
 
 
 def restore(location: TableLocation, version: int) -> RestoreReport:

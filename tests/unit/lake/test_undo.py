@@ -200,3 +200,56 @@ def test_a_run_of_several_tables_is_undone_in_part(tmp_path: Path) -> None:
         lakeport.Table(tmp_path / table).undo()
         newest, _ = lakeport.runs(tmp_path)
         assert newest.result == result
+
+
+def land_file(lake: Path, number: int, kind: str, **keys: Any) -> int:
+    return lakeport.land(
+        pa.table({"id": [number]}), lake, table="s/f", file_type=kind, run_id=f"r{number}", **keys
+    ).rows
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_a_run_is_taken_out_of_a_table_of_files(
+    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in (1, 2, 3):
+        land_file(tmp_path, number, kind)
+    table, uri = lakeport.Table(tmp_path / "s" / "f"), str(tmp_path / "s" / "f")
+    plan = table.undo(dry_run=True)
+    assert (plan.run_id, plan.rows_before, plan.rows_after, plan.deleted) == ("r3", 3, 2, 1)
+    assert main(["table", "undo", uri]) == 2
+    assert "1 file will be deleted, and can't be brought back" in capsys.readouterr().err
+    assert table.undo("r1").rows_after == 2  # whatever came after it
+    assert main(["table", "undo", uri, "--yes"]) == 0
+    left = [*(tmp_path / "s" / "f").rglob(f"*.{kind}")]
+    assert len(left) == 1
+    assert [run.result for run in lakeport.runs(tmp_path)] == ["undone", "ok", "undone"]
+    assert land_file(tmp_path, 3, kind) == 1  # not taken for the one undone
+    with pytest.raises(SourceError, match="names run 'r1'") as caught:
+        table.undo("r1")
+    assert "r3, r2" in caught.value.hint
+    table.undo("r3")
+    with pytest.raises(SourceError, match=r"made .*: no other run") as caught:
+        table.undo()
+    assert f"`lakeport table drop {uri}`" in caught.value.hint
+
+
+def test_a_source_of_files_is_read_again_from_where_an_undone_run_began(tmp_path: Path) -> None:
+    folder, lake = tmp_path / "in", tmp_path / "lake"
+    folder.mkdir()
+
+    def load(number: int, run: str) -> int:
+        (folder / f"{number}.csv").write_text(f"id\n{number}\n")
+        keys: dict[str, Any] = {"file_type": "parquet", "table": "f", "run_id": run}
+        return lakeport.land(
+            lakeport.FilesSource(files=str(folder), new_only=True), lake, **keys
+        ).rows
+
+    assert [load(number, f"r{number}") for number in (1, 2, 3)] == [1, 1, 1]
+    table = lakeport.Table(lake / "f")
+    with pytest.raises(CommitConflict, match="later runs have read on"):
+        table.undo("r2")
+    assert table.describe().rows == 3
+    table.undo()
+    assert table.describe().rows == 2
+    assert load(4, "r4") == 2  # the one undone, and the new one

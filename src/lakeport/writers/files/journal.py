@@ -37,7 +37,7 @@ import os
 import platform
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -50,6 +50,7 @@ from lakeport.errors import (
     ObjectExists,
     PermissionRefused,
     RunMismatch,
+    SourceError,
     Unreachable,
 )
 from lakeport.host.process import is_running
@@ -482,3 +483,46 @@ def _delete_published(publisher: FilePublisher) -> None:
             ) from error
     for planned in publisher.objects:
         storage.discard(planned.staged)
+
+
+def list_run_entries(
+    storage: Storage, table: str, run_id: str, objects: Collection[str]
+) -> list[str]:
+    """Return the keys of a run's journal entries, and of the bookmarks that it has moved.
+
+    Without these entries the run can be repeated, and its sources are read from where it began.
+
+    Args:
+        table: the table's folder below the root.
+        objects: keys of the objects that the run has published.
+
+    Raises:
+        CommitConflict: a later run has read on from one of the bookmarks.
+        SourceError: entries from before the run are gone.
+    """
+    run = f"{HOME}/journal/{safe_segment(table)}/{safe_segment(run_id)}"
+    entries = [item.key for item in storage.list(run)]
+    bookmarks: dict[str, dict[int, list[str]]] = {}
+    for item in storage.list(f"{HOME}/bookmarks/journal/{safe_segment(table)}"):
+        folder, _, name = item.key.rpartition("/")
+        number = name.partition(".")[0]
+        if number.isdecimal():
+            bookmarks.setdefault(folder, {}).setdefault(int(number), []).append(item.key)
+    for folder, numbers in bookmarks.items():
+        read = {n: json.loads(storage.get(f"{folder}/{n}.json") or b"{}") for n in numbers}
+        own = [n for n, done in read.items() if not {*done.get("keys", ())}.isdisjoint(objects)]
+        if not own:
+            continue
+        later = [n for n in numbers if n >= min(own)]
+        if any(read[n].get("keys") for n in later if n not in own):
+            raise CommitConflict(
+                f"later runs have read on where run {run_id!r} has stopped",
+                "undo those runs first, newest first.",
+            )
+        if min(own) == min(numbers) > 0:
+            raise SourceError(
+                f"where run {run_id!r} began to read its source is not known any more",
+                "`--full-refresh` reads the source anew into an empty table.",
+            )
+        entries += [key for n in later for key in numbers[n]]
+    return entries

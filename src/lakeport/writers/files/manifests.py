@@ -42,6 +42,7 @@ class Manifest(msgspec.Struct):
 
     Attributes:
         table: the table's folder, as users name it.
+        run_id: the run's id or name; empty in manifests of before.
         untyped: columns with places that had no value, so that their type was unknown.
     """
 
@@ -49,7 +50,12 @@ class Manifest(msgspec.Struct):
     rows: int
     files: list[ManifestFile]
     table: str = ""
+    run_id: str = ""
     untyped: list[str] = []
+
+    def file_rows(self, folder: str) -> dict[str, int]:
+        """Return key -> rows of each file, for the table's folder in its lake."""
+        return {folder + file.uri.removeprefix(self.table): file.rows for file in self.files}
 
 
 _MANIFEST = msgspec.json.Decoder(Manifest)
@@ -57,13 +63,13 @@ _MANIFEST = msgspec.json.Decoder(Manifest)
 
 def read_manifests(storage: Storage, folder: str, limit: int) -> list[Manifest]:
     """Read the manifests of a table's newest `limit` loads (0: all), oldest first; skip damaged."""
-    return sorted(_read_newest(storage, folder, limit), key=lambda load: load.at)
+    return sorted((one for _, one in iterate_manifests(storage, folder, limit)), key=_get_time)
 
 
 def find_untyped_files(storage: Storage, folder: str) -> list[str]:
     """Return the sorted keys of existing files that were landed with untyped columns."""
-    loads = [load for load in _read_newest(storage, folder, 0) if load.untyped]
-    keys = {folder + file.uri.removeprefix(load.table) for load in loads for file in load.files}
+    loads = [load for _, load in iterate_manifests(storage, folder) if load.untyped]
+    keys = {key for load in loads for key in load.file_rows(folder)}
     return sorted(keys & {item.key for item in storage.list(folder)}) if keys else []
 
 
@@ -80,16 +86,26 @@ def count_rows_after(loads: Sequence[Manifest], rows: int | None) -> list[tuple[
     return [(load.at.timestamp(), after) for load, after in zip(loads, sums, strict=True)]
 
 
-def _read_newest(storage: Storage, folder: str, limit: int) -> Iterator[Manifest]:
-    """Yield a table's newest `limit` manifests, oldest first (0: all); skip damaged ones."""
+def _get_time(load: Manifest) -> datetime:
+    """Return when a load landed."""
+    return load.at
+
+
+def iterate_manifests(
+    storage: Storage, folder: str, limit: int = 0
+) -> Iterator[tuple[str, Manifest]]:
+    """Yield key and content of a table's newest `limit` manifests, oldest first (0: all).
+
+    Damaged ones are skipped.
+    """
     if not folder:
         return
     home = f"{HOME}/manifests/{safe_segment(folder)}"
     keys = [item.key for item in storage.list(home) if item.key.endswith(".json")][-limit:]
     with ThreadPoolExecutor(_THREADS) as pool:
-        for data in pool.map(storage.get, keys):
+        for key, data in zip(keys, pool.map(storage.get, keys), strict=True):
             with suppress(msgspec.DecodeError):
-                yield _MANIFEST.decode(data or b"")
+                yield key, _MANIFEST.decode(data or b"")
 
 
 def write_manifest(
@@ -99,12 +115,17 @@ def write_manifest(
     plan: TablePlan,
     objects: Sequence[PlannedObject],
     singer_state: bytes | None = None,
+    run: str = "",
 ) -> None:
-    """Write the manifest of a landed batch under a new name: rows, files, columns, Singer STATE."""
+    """Write the manifest of a landed batch under a new name: rows, files, columns, Singer STATE.
+
+    `run` is the run's id or name.
+    """
     clock = as_utc(plan.detail.names.clock)
     untyped = [name for name in plan.schema.names if name in plan.untyped]
     content = {
         "stream": batch.stream,
+        "run_id": run,
         "table": storage.uri(table),
         "at": clock.isoformat(timespec="microseconds"),
         "rows": sum(planned.staged.rows for planned in objects),

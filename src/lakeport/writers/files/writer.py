@@ -100,6 +100,7 @@ class FilesWriter(TableWriter):
         unique: text that makes names unique, where a store ignores create-only conditions.
         target_bytes: size at which a task begins another object.
         evolution: `schema_evolution` of the config.
+        run: the run's id or name, for manifests.
     """
 
     storage: Storage
@@ -111,6 +112,7 @@ class FilesWriter(TableWriter):
     unique: str = ""
     target_bytes: int = 256 << 20
     evolution: str = "evolve"
+    run: str = ""
     _columns: RecordedColumns | None = field(default=None, repr=False)
     _has_files: bool = field(default=False, repr=False)
     _has_warned: bool = field(default=False, repr=False)
@@ -476,7 +478,7 @@ class FilesWriter(TableWriter):
         if not self.manifest or not objects:
             return ()
         try:
-            write_manifest(self.storage, self.table, batch, plan, objects, singer_state)
+            write_manifest(self.storage, self.table, batch, plan, objects, singer_state, self.run)
         except DestinationError as error:
             return (f"the manifest was not written: {error.message}",)
         return ()
