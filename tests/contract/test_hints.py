@@ -90,6 +90,11 @@ SITUATIONS: dict[str, tuple[str, ...]] = {
     "wide records": ("", jsonl(WIDE[0]["attrs"]), NARROW, "`(--set [^`]+)`"),
     "twins, renamed": ("", "userId,userid\n1,2\n", LAND, "`(--rename [^`]+)`"),
     "twins, dropped": ("", jsonl({"userId": 1, "userid": 2}), LAND, "`(--drop [^`]+)`"),
+    "twins in snake case": ("", "a %,a $\n1,2\n", f"{LAND} --set column_header_format=snake", "`(--rename [^`]+)`"),
+    "no name in snake case": ("", "%,a\n1,2\n", f"{LAND} --set column_header_format=snake", "`(--rename [^`]+)`"),
+    "a space in a new table": ("", "Unit Price,w\n1,2\n", f"{LAND} --engine threads", "`(--set column_header_format=snake)`"),
+    "a space in a new column": ("v\n1\n", "v,Unit Price\n1,2\n", LAND, "`(--rename [^`]+)`"),
+    "a space in a member": (jsonl({"v": 1}), jsonl({"v": 1, "o": {"a b": 2}}), LAND, "`(--column [^`]+)`"),
     "format by no name": ("", "a.dat|v\n1\n", LAND, "`(--source-format)`.*such as (csv);"),
     "format in a folder": ("", "a.dat|v\n1\n", "land {folder} --to {lake}", "`(--source-format)", "csv"),
     "format by content": ("", 'a.csv|{"v": 1}\n', LAND, "`(--source-format json)`"),
@@ -198,7 +203,7 @@ NAMING = {
         sources/input/plain_files sources/json/reader sources/json/json_plan sources/open
         sources/typed/typed_plan lake/tables lake/location
         lake/maintenance lake/facts lake/query lake/runs lake/undo lake/snapshots
-        writers/delta/alter writers/delta/commit writers/delta/merge writers/delta/writer
+        writers/delta/alter writers/delta/commit writers/delta/merge writers/delta/plan writers/delta/writer
         writers/files/writer""",
     "words of help, not a hint": """cli/singer cli/app cli/output/formatting cli/target
         config/base config/lake/read""",
