@@ -20,6 +20,27 @@ from tests.orchestrators.environments import AIRFLOW, DAGSTER, PREFECT
 
 ROOT = Path(__file__).parents[2]
 PLAYED_SECONDS = 400
+CONNECTIONS = {
+    "GCS": {
+        "conn_type": "google_cloud_platform",
+        "extra": {"keyfile_dict": {"type": "service_account"}, "num_retries": 5},
+    },
+    "AZURE": {
+        "conn_type": "wasb",
+        "login": "lake",
+        "password": "a2V5",
+        "extra": {"sas_token": "sv=1"},
+    },
+    "KEYS": {"conn_type": "generic", "extra": {"aws_region": "eu-west-1"}},
+    "SHOP": {
+        "conn_type": "postgres",
+        "login": "me",
+        "password": "p@ss",
+        "host": "db",
+        "port": 5432,
+        "schema": "shop",
+    },
+}
 
 
 @pytest.fixture
@@ -125,16 +146,22 @@ def test_airflow(bucket: Minio, folder: Path) -> None:
         "password": bucket.secret_key,
         "extra": {"endpoint_url": bucket.endpoint, "region_name": bucket.region},
     }
-    home = folder / "airflow"
     settings = {
-        "AIRFLOW_HOME": str(home),
+        "AIRFLOW_HOME": str(folder / "airflow"),
         "AIRFLOW__CORE__DAGS_FOLDER": str(folder),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW_CONN_LAKE": json.dumps(connection),
+        **{f"AIRFLOW_CONN_{name}": json.dumps(one) for name, one in CONNECTIONS.items()},
     }
-    migrate = [AIRFLOW.path().with_name("airflow"), "db", "migrate"]
-    subprocess.run(migrate, env=os.environ | settings, capture_output=True, check=True)
     facts = play(AIRFLOW, folder, bucket, **settings)
+    assert facts.pop("connections") == {
+        "gcs": {"google_application_credentials": {"type": "service_account"}},
+        "azure": {"account_name": "lake", "access_key": "a2V5", "sas_token": "sv=1"},
+        "keys": {"aws_region": "eu-west-1"},
+    }
+    uri, shown = facts.pop("database")
+    assert uri == "postgres://me:p%40ss@db:5432/shop"
+    assert "p%40ss" not in shown
     state = {task: (state, tries) for task, (state, tries, _) in facts.items()}
     assert state == {
         "orders": ("success", 1),

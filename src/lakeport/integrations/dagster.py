@@ -9,7 +9,7 @@ defs = Definitions(assets=[orders, lakeport_assets("lake.yaml")], resources={"la
 docs/orchestrators.md tells more.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from re import sub
 from typing import Any
 
@@ -34,6 +34,10 @@ from lakeport.config.lake import read_lake
 from lakeport.errors import LakeportError, LoadsFailed
 from lakeport.integrations.job import Job, may_retry, shorten
 from lakeport.loading.report import LandingReport, Observer, fan_out
+from lakeport.pipeline.report import LoadReport
+
+_Loaded = tuple[Sequence[LoadReport], LakeportError | None]
+"""Reports of the loads of a step, and the error that it ends with."""
 
 
 class LakeportResource(ConfigurableResource):
@@ -68,29 +72,20 @@ def lakeport_asset(
         kwargs: further arguments of `dagster.multi_asset`, such as `group_name`, `retry_policy`.
     """
     spec = AssetSpec(key, deps=deps, kinds={"lakeport"})
-    given = {"table": spec.key.path[-1], **(options or {})}
-    checks = _specify_checks(spec.key, parse_expectations(given.get("expect", ())))
     name = spec.key.to_python_identifier()
+    given = {"table": spec.key.path[-1], **(options or {})}
+    expectations = parse_expectations(given.get("expect", ()))
 
-    @multi_asset(
-        name=name,
-        specs=[spec],
-        check_specs=list(checks.values()),
-        required_resource_keys={resource_key},
-        **kwargs,
-    )
-    def load(context: AssetExecutionContext) -> Iterator[Any]:
-        keeper, target = _ReportKeeper(), getattr(context.resources, resource_key)
+    def load(job: Job, target: LakeportResource, only: Sequence[str]) -> _Loaded:
+        keeper = _ReportKeeper()
+        observed = {**given, "observer": fan_out(keeper, given.get("observer"))}
         try:
-            observed = {**given, "observer": fan_out(keeper, given.get("observer"))}
-            _make_job(context, name).land(source, target.to, target.secrets, observed)
+            job.land(source, target.to, target.secrets, observed)
         except LakeportError as error:
-            yield from _check_results(checks, keeper.report, failed=True)
-            raise _failure(error) from error
-        yield from _check_results(checks, keeper.report)
-        yield _materialization(spec.key, keeper.report)
+            return [LoadReport(name, "failed", landing=keeper.report)], error
+        return [LoadReport(name, "landed", landing=keeper.report)], None
 
-    return load
+    return _define(name, {name: spec}, {name: expectations}, load, resource_key, kwargs)
 
 
 def lakeport_assets(
@@ -118,44 +113,27 @@ def lakeport_assets(
     """
     loads = read_lake(lake_file).loads
     keys = {each: AssetKey([*key_prefix, each]) for each in loads}
-    checks = {each: _specify_checks(keys[each], load.expect) for each, load in loads.items()}
+    specs = {
+        each: AssetSpec(
+            keys[each],
+            deps=[keys[used] for used in load.depends],
+            description=load.description or None,
+            kinds={"lakeport"},
+            skippable=True,
+        )
+        for each, load in loads.items()
+    }
+    expectations = {each: load.expect for each, load in loads.items()}
 
-    @multi_asset(
-        name=name,
-        specs=[
-            AssetSpec(
-                keys[each],
-                deps=[keys[used] for used in load.depends],
-                description=load.description or None,
-                kinds={"lakeport"},
-                skippable=True,
-            )
-            for each, load in loads.items()
-        ],
-        check_specs=[spec for specs in checks.values() for spec in specs.values()],
-        can_subset=True,
-        required_resource_keys={resource_key} if resource_key else set(),
-        **kwargs,
-    )
-    def run(context: AssetExecutionContext) -> Iterator[Any]:
-        only = [each for each, key in keys.items() if key in context.selected_asset_keys]
-        secrets = getattr(context.resources, resource_key).secrets if resource_key else {}
-        failure: LoadsFailed | None = None
+    def run(job: Job, target: LakeportResource, only: Sequence[str]) -> _Loaded:
         try:
-            report = _make_job(context, name).run(lake_file, secrets, {"only": only})
+            return job.run(lake_file, target.secrets, {"only": only}).loads, None
         except LoadsFailed as error:
-            report, failure = error.report, error
+            return error.report.loads, error
         except LakeportError as error:
-            raise _failure(error) from error
-        for load in report.loads:
-            landed = load.outcome == "landed"
-            yield from _check_results(checks[load.load], load.landing, failed=not landed)
-            if landed:
-                yield _materialization(keys[load.load], load.landing)
-        if failure is not None:
-            raise _failure(failure) from failure
+            return (), error
 
-    return run
+    return _define(name, specs, expectations, run, resource_key, kwargs)
 
 
 class _ReportKeeper(Observer):
@@ -168,23 +146,52 @@ class _ReportKeeper(Observer):
         self.report = report
 
 
-def _make_job(context: AssetExecutionContext, step: str) -> Job:
-    """Return a step's job, named after the first run: re-executions and retries share it."""
-    return Job(context.run.root_run_id or context.run.run_id, step)
+def _define(
+    name: str,
+    specs: Mapping[str, AssetSpec],
+    expectations: Mapping[str, Sequence[Expectation]],
+    perform: Callable[[Job, LakeportResource, Sequence[str]], _Loaded],
+    resource_key: str,
+    kwargs: Mapping[str, Any],
+) -> AssetsDefinition:
+    """Return the assets of a step; `perform` does the loads of those that are selected."""
+    checks = {each: _specify_checks(spec.key, expectations[each]) for each, spec in specs.items()}
 
+    @multi_asset(
+        name=name,
+        specs=list(specs.values()),
+        check_specs=[check for each in checks.values() for check in each.values()],
+        can_subset=True,  # an asset check has no result where no row was checked
+        required_resource_keys={resource_key} if resource_key else set(),
+        **kwargs,
+    )
+    def step(context: AssetExecutionContext) -> Iterator[Any]:
+        selected = context.selected_asset_keys
+        only = [each for each, spec in specs.items() if spec.key in selected]
+        if not only:  # checks alone: they are results of a load
+            return
+        # Re-executions and retries share the name of the first run.
+        job = Job(context.run.root_run_id or context.run.run_id, name)
+        target = getattr(context.resources, resource_key) if resource_key else LakeportResource()
+        loads, error = perform(job, target, only)
+        for load in loads:
+            yield from _check_results(checks[load.load], load)
+            if load.outcome == "landed" and load.landing is not None:
+                yield _materialization(specs[load.load].key, load.landing)
+        if error is not None:
+            about = {"error": type(error).__name__}
+            raise Failure(str(error), about, allow_retries=may_retry(error)) from error
 
-def _failure(error: LakeportError) -> Failure:
-    """Return Dagster's failure for an error; it allows no retries where none can help."""
-    return Failure(str(error), {"error": type(error).__name__}, allow_retries=may_retry(error))
+    return step
 
 
 def _specify_checks(
     key: AssetKey, expectations: Sequence[Expectation]
 ) -> dict[str, AssetCheckSpec]:
-    """Return an expectation's title -> its asset check, whose name has `_` for punctuation."""
+    """Return an expectation's title -> its asset check, whose name has `_` for all but ASCII."""
     found: dict[str, AssetCheckSpec] = {}
     for each in expectations:
-        name = sub(r"\W+", "_", each.title).strip("_")
+        name = sub(r"[^A-Za-z0-9]+", "_", each.title).strip("_") or "check"
         taken = any(spec.name == name for spec in found.values())
         name = f"{name}_{len(found)}" if taken else name
         found[each.title] = AssetCheckSpec(name, asset=key, description=each.title)
@@ -192,14 +199,14 @@ def _specify_checks(
 
 
 def _check_results(
-    checks: Mapping[str, AssetCheckSpec], report: LandingReport | None, *, failed: bool = False
+    checks: Mapping[str, AssetCheckSpec], load: LoadReport
 ) -> Iterator[AssetCheckResult]:
-    """Yield the results of a load's asset checks; of a load that `failed`, the violations alone."""
-    streams = report.streams if report is not None else ()
+    """Yield the results of a load's asset checks; of one that failed, the violations alone."""
+    streams = load.landing.streams if load.landing is not None else ()
     for title, spec in checks.items():
         results = [one for stream in streams for one in stream.expectations if one.name == title]
         violations = [one for one in results if one.failed]
-        if failed and not violations:
+        if not results or (load.outcome != "landed" and not violations):
             continue
         fails = any(one.otherwise == "fail" for one in violations)
         yield AssetCheckResult(
@@ -207,8 +214,7 @@ def _check_results(
             asset_key=spec.asset_key,
             check_name=spec.name,
             severity=AssetCheckSeverity.ERROR if fails else AssetCheckSeverity.WARN,
-            description="; ".join(one.in_words for one in violations or results)
-            or "the load had no rows to check",
+            description="; ".join(one.in_words for one in violations or results),
             metadata={
                 "checked": sum(one.checked for one in results),
                 "failed": sum(one.failed for one in results),
@@ -216,9 +222,8 @@ def _check_results(
         )
 
 
-def _materialization(key: AssetKey, report: LandingReport | None) -> MaterializeResult:
+def _materialization(key: AssetKey, report: LandingReport) -> MaterializeResult:
     """Return an asset's materialization with its report, table and columns."""
-    assert report is not None  # the load has ended well
     names = ("rows", "rejected", "files", "bytes", "seconds", "run_id")
     metadata: dict[str, Any] = {name: getattr(report, name) for name in names}
     metadata["report"] = shorten(report)
