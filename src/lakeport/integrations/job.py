@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _WAKE_SECONDS: Final = 1.0  # some orchestrators' exceptions come only when a wait ends
+_END_SECONDS: Final = 9.0  # a load that is asked to end takes eight at most
 _LONGEST: Final = 120  # characters; a load's name is added to it, and 200 are allowed
 _PERMANENT: Final = (
     errors.ConfigError,
@@ -90,16 +91,22 @@ class Job:
         self._cancellation.request_end()
 
     def _perform(self, work: Callable[[], R]) -> R:
-        """Do the work in a thread, and wait; an exception here ends it before it is raised."""
-        with ThreadPoolExecutor(1, "lakeport-job") as executor, self._cancellation.activate():
+        """Do the work in a thread, and wait; an exception here ends it before it is raised.
+
+        A source that blocks is left alone after 9 seconds: its load commits nothing any more.
+        """
+        executor = ThreadPoolExecutor(1, "lakeport-job")
+        with self._cancellation.activate():
             done = executor.submit(copy_context().run, work)
-            try:
-                while not done.done():
-                    wait([done], _WAKE_SECONDS)
-            except BaseException:
-                self.end()
-                raise
-            return done.result()
+        executor.shutdown(wait=False)
+        try:
+            while not done.done():
+                wait([done], _WAKE_SECONDS)
+        except BaseException:
+            self.end()
+            wait([done], _END_SECONDS)
+            raise
+        return done.result()
 
 
 def shorten(report: LandingReport | PipelineReport) -> dict[str, Any]:

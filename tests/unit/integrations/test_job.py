@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from lakeport import errors
+from lakeport.integrations import job as job_module
 from lakeport.integrations.job import Job, join_run_id, may_retry
 from lakeport.loading.cancellation import EndRequested
 from lakeport.loading.report import Failure, Observer
@@ -85,27 +88,48 @@ class Ended(BaseException):
     """What an orchestrator raises in a task's thread to end it."""
 
 
-def raise_ended(number: int, frame: object) -> None:
-    raise Ended
+@pytest.fixture
+def ended_by_signal() -> Iterator[None]:
+    def raise_ended(number: int, frame: object) -> None:
+        raise Ended
+
+    before = signal.signal(signal.SIGUSR1, raise_ended)
+    yield
+    signal.signal(signal.SIGUSR1, before)
 
 
+@pytest.mark.usefixtures("ended_by_signal")
 def test_an_orchestrators_exception_ends_the_load_and_a_retry_adds_the_rest(
     tmp_path: Path,
 ) -> None:
     source, options = singer_file(tmp_path), {"maximum_batch_rows": 1}
-    before = signal.signal(signal.SIGUSR1, raise_ended)
-    try:
-        with pytest.raises(Ended):
-            Job("dag").land(
-                source,
-                tmp_path / "lake",
-                {},
-                {**options, "observer": Interrupted(signal.SIGUSR1)},
-            )
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    observed = {**options, "observer": Interrupted(signal.SIGUSR1)}
+    with pytest.raises(Ended):
+        Job("dag").land(source, tmp_path / "lake", {}, observed)
     assert rows(tmp_path) == 1
     assert Job("dag").land(source, tmp_path / "lake", {}, options).rows == 2
+
+
+@pytest.mark.usefixtures("ended_by_signal")
+def test_a_source_that_blocks_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_module, "_END_SECONDS", 0.1)
+    freed = threading.Event()
+
+    def block() -> Iterator[dict[str, int]]:
+        yield {"id": 1}
+        os.kill(os.getpid(), signal.SIGUSR1)
+        freed.wait(60)
+        yield {"id": 2}
+
+    with pytest.raises(Ended):
+        Job("dag").land(block(), tmp_path / "lake", {}, {"table": "people"})
+    freed.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("lakeport-job"):
+            thread.join(60)
+    assert not (tmp_path / "lake" / "people").exists()
 
 
 def test_the_end_of_a_job_ends_its_load(tmp_path: Path) -> None:
