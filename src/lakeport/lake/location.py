@@ -64,8 +64,8 @@ class TableLocation:
     def find_lake(self) -> tuple[Storage, str]:
         """Return the storage of the table's lake, and the table's folder below that.
 
-        The lake is the nearest folder above the table that has a folder `_lakeport`; if none has
-        one, the folder right above.
+        The lake is the nearest folder above the table that has folders in `_lakeport`; if none has
+        them, the folder right above.
         """
         nearest, path, name = None, self.uri.rstrip("/"), ""
         while path.rpartition("/")[0].rpartition("/")[2]:
@@ -73,7 +73,7 @@ class TableLocation:
             name = f"{last}/{name}".rstrip("/")
             lake = open_folder_storage(self.config, path) or LocalStorage(path)
             try:
-                if HOME in lake.list_folder("").folders:
+                if lake.list_folder(HOME).folders:  # not the object of a probe alone
                     return lake, name
             except PermissionRefused:
                 break
