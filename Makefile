@@ -36,6 +36,7 @@ soak: install emulators ## Coverage, every case and many examples, histories of 
 	@$(PY) -m pytest --soak --delta-spark tests/spark/test_{delta_*,table_maintenance,table_options}.py
 	@$(PY) -m pytest --soak --engine=threads tests/contract tests/faults/test_{kill,requests}.py
 	@$(PY) -m pytest --soak tests/browser tests/screens
+	@$(PY) -m pytest --soak tests/operations
 	@$(PY) -m pytest --soak tests/cluster tests/database tests/streaming tests/warm
 	@$(PY) -m pytest --soak tests/spark --ignore-glob='tests/spark/test_delta_*' --ignore=tests/spark/test_session.py
 	@for spark in 3.5 4.0 4.1 4.3; do $(PY) scripts/run_tests.py --spark $$spark || exit 1; done
