@@ -195,7 +195,7 @@ BY_SPARK = (
 NAMING = {
     "tried": """cli/guide/init cli/guide/pages cli/options cli/output/console cli/pipeline
         config/load
-        cli/land cli/quarantine cli/tables destinations errors loading/conflicts loading/plan
+        cli/land cli/quarantine cli/tables destinations errors loading/batches loading/conflicts loading/plan
         loading/replay loading/scan pages/lake pipeline/run schema/casting schema/hints
         schema/types shape sources/csv/detection sources/csv/csv_plan
         sources/csv/reader sources/database/database_source sources/excel/excel_plan
