@@ -272,10 +272,10 @@ def parse_pairs(
     """
     pairs: dict[str, str] = {}
     for text in texts or ():
-        # A column's name may have the sign in it; a type has none.
+        # A column's name may have the sign in it, and spaces around it; a type has none.
         key, equals, value = text.rpartition("=") if split_at_last else text.partition("=")
-        key = key.strip()
-        if not (key and equals):
+        key = key if split_at_last else key.strip()
+        if not (key.strip() and equals):
             problem = "names no key" if equals else f"{text!r} has no value"
             raise ConfigError(f"`{option}` {problem}", f"write {option} key=value.")
         if key in pairs:

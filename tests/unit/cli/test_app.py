@@ -139,6 +139,12 @@ def test_a_name_of_a_column_may_have_an_equals_sign(fake: FakeLoad) -> None:
     assert fake.config.rename == {"a=b": "c", "x": "y"}
 
 
+def test_a_name_of_a_column_keeps_its_spaces(fake: FakeLoad) -> None:
+    assert run("land a --to lake --column ' b =date'") == 0
+    assert fake.config.columns == {" b ": "date"}
+    assert run("land a --to lake --column ' =date'") == 2
+
+
 def test_a_config_file_is_a_target(fake: FakeLoad, tmp_path: Path) -> None:
     (tmp_path / "lake.yaml").write_text("destination: local\npath: /lake\ntable: f\nmode: append\n")
     assert run("land a --to lake.yaml --table o") == 0
