@@ -618,10 +618,12 @@ def undo(
         command.confirm(plan, "table", "undo", yes=yes, unasked=run_id is not None)
         done = command.table.undo(done.run_id)
     facts = done.to_dict()
-    if not (command.json or dry_run):
-        del facts["dry_run"]
-    if not (command.json or done.version is not None):
+    if not command.json and done.version is None:
         facts = _drop_empty(facts)
+    elif not command.json:
+        del facts["deleted"]
+        if not dry_run:
+            del facts["dry_run"]
     title = command.name if dry_run else f"{command.name} is as before {done.run_id or 'its drop'}"
     command.output.facts(title, command.printable_facts(facts))
 
