@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Unpack
@@ -163,8 +162,7 @@ def list_loads(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
 def mark_undone(storage: Storage, run_id: str, table: str) -> None:
     """Write into a run's newest reports that its rows were taken out of a table (its URI) again.
 
-    A run of a lake file is marked with its load. Among the newest 200 reports of each kind; a store
-    that refuses is no error, as the table is undone already.
+    A run of a lake file is marked with its load. Only the newest 200 reports of each kind are read.
     """
     note = {"table": table, "at": datetime.now(UTC).isoformat(timespec="seconds")}
 
@@ -172,12 +170,11 @@ def mark_undone(storage: Storage, run_id: str, table: str) -> None:
         report = json.loads(data)
         return json.dumps({**report, "undone": [*report.get("undone", ()), note]}).encode()
 
-    with suppress(LakeportError):
-        for folder in (_REPORTS, _OF_FILES):
-            for run in _list_reports(storage, "", folder, _MARKED):
-                ids = _iterate_load_run_ids(run.report) if run.file else (run.run_id,)
-                if run_id in ids and table not in run.undone:
-                    storage.rewrite(f"{folder}/{run.name}{_SUFFIX}", add_note)
+    for folder in (_REPORTS, _OF_FILES):
+        for run in _list_reports(storage, "", folder, _MARKED):
+            ids = _iterate_load_run_ids(run.report) if run.file else (run.run_id,)
+            if run_id in ids and table not in run.undone:
+                storage.rewrite(f"{folder}/{run.name}{_SUFFIX}", add_note)
 
 
 def _list_reports(storage: Storage, lake: str, reports_folder: str, limit: int) -> list[LakeRun]:

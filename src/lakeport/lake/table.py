@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import datetime
 from functools import partial
@@ -347,7 +347,8 @@ class Table:
             done = undo_files(self._location, run_id, dry_run=dry_run)
             if dry_run:
                 return done
-        mark_undone(self._location.find_lake()[0], done.run_id, self.uri)
+        with suppress(LakeportError):  # the table is undone, whatever its lake says
+            mark_undone(self._location.find_lake()[0], done.run_id, self.uri)
         return done
 
     def _undo_drop(self, dry_run: bool) -> UndoReport | None:
