@@ -24,7 +24,7 @@ from lakeport import errors
 from lakeport.config.keys import TargetKeys
 from lakeport.config.lake import read_lake
 from lakeport.config.load import load_target
-from lakeport.loading.cancellation import Cancellation
+from lakeport.loading.cancellation import Cancellation, EndRequested
 from lakeport.loading.run import land
 from lakeport.pipeline.run import choose_run_id, run_lake
 from lakeport.scrub import mask_known
@@ -102,6 +102,11 @@ class Job:
         try:
             while not done.done():
                 wait([done], _WAKE_SECONDS)
+                self._cancellation.check()
+        except EndRequested:
+            wait([done], _END_SECONDS)
+            if not done.done():
+                raise
         except BaseException:
             self.end()
             wait([done], _END_SECONDS)

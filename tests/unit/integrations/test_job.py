@@ -111,20 +111,22 @@ def test_an_orchestrators_exception_ends_the_load_and_a_retry_adds_the_rest(
 
 
 @pytest.mark.usefixtures("ended_by_signal")
+@pytest.mark.parametrize("by_signal", [True, False])
 def test_a_source_that_blocks_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_signal: bool
 ) -> None:
     monkeypatch.setattr(job_module, "_END_SECONDS", 0.1)
     freed = threading.Event()
 
     def block() -> Iterator[dict[str, int]]:
         yield {"id": 1}
-        os.kill(os.getpid(), signal.SIGUSR1)
+        os.kill(os.getpid(), signal.SIGUSR1) if by_signal else job.end()
         freed.wait(60)
         yield {"id": 2}
 
-    with pytest.raises(Ended):
-        Job("dag").land(block(), tmp_path / "lake", {}, {"table": "people"})
+    job = Job("dag")
+    with pytest.raises(Ended if by_signal else EndRequested):
+        job.land(block(), tmp_path / "lake", {}, {"table": "people"})
     freed.set()
     for thread in threading.enumerate():
         if thread.name.startswith("lakeport-job"):
