@@ -29,6 +29,7 @@ and a hint.
 
 from __future__ import annotations
 
+import logging
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,8 @@ from lakeport.version import __version__
 
 if sys.platform == "win32":
     raise ImportError("lakeport runs on Linux and macOS\n\nHint: on Windows, run it in WSL.")
+
+logging.getLogger("lakeport").addHandler(logging.NullHandler())  # applications decide
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig

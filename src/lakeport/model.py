@@ -219,6 +219,9 @@ class Landed:
             frames.
         lowest_version: the lowest `_sdc_table_version` of the batch's rows; None where a row has
             none, or it is unknown.
+        seconds: from the batch's begin, or the commit before it, to its commit.
+        commit_seconds: those of the commit alone.
+        conflicts: attempts to commit that met another writer's commit.
     """
 
     stream: str
@@ -237,6 +240,9 @@ class Landed:
     columns: Mapping[str, str] = field(default_factory=dict)
     source_columns: Mapping[str, str] = field(default_factory=dict)
     lowest_version: int | None = None
+    seconds: float = 0.0
+    commit_seconds: float = 0.0
+    conflicts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -507,6 +513,10 @@ class Storage(Protocol):
         For a process that has to end, or after another way to the store was given up.
         """
         return
+
+    def count_retries(self) -> int:
+        """Return how many requests to the store this process has repeated; 0 for a disk."""
+        return 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.prepare import PreparedLoad, prepare
 from lakeport.loading.report import Failure, LandingReport, Observer, fan_out, save_report
 from lakeport.loading.stream import StreamLoader
+from lakeport.loading.telemetry import watch_load
 from lakeport.model import Batch, Landed, Mode
 from lakeport.sources.frames import is_spark_frame
 from lakeport.sources.target import fixed_table_name, open_folder_storage
@@ -497,6 +498,7 @@ class MicroBatches:
         self._policies = Policies(config)
         self._writer = open_table(config, storage, engine, stream)
         self._total = self._new_report()
+        self._watch = _watch_stream(config, storage)
         self._loader = StreamLoader(
             self._writer,
             engine,
@@ -542,12 +544,15 @@ class MicroBatches:
             with suppress(RuntimeError):  # the interpreter ends: no thread is to be had
                 self._executor.submit(self._compact).result()
         self._executor.shutdown(wait=False)
-        return self.report
+        report = self.report
+        self._watch.on_finished(report)
+        return report
 
     def warn(self, text: str) -> None:
         """Add a warning to the report, and tell the observer."""
         self._total.add_warning(text)
-        self._observer.on_warning(text)
+        for observer in (self._observer, self._watch):
+            observer.on_warning(text)
 
     def _land(self, frame: DataFrame, number: int) -> None:
         """Land one micro-batch and finish its own report; runs in the executor's thread."""
@@ -555,18 +560,19 @@ class MicroBatches:
         self.number = number
         try:
             for landed in self._loader.land([self._to_batch(frame, number)], None):
-                self._record_landed(own, landed, time.monotonic() - begin)
+                self._record_landed(own, replace(landed, seconds=time.monotonic() - begin))
         except BaseException as error:
             self._finish(own, translate(error, self._engine.secrets))
             raise
 
-    def _record_landed(self, own: ReportBuilder, landed: Landed, seconds: float) -> None:
+    def _record_landed(self, own: ReportBuilder, landed: Landed) -> None:
         """Report a commit; compact if small files have piled up, and prune the journal."""
         for report in (own, self._total):
-            report.add_landed(landed, seconds)
+            report.add_landed(landed)
         if not landed.skipped:
             self._bytes = landed.bytes
-        self._observer.on_landed(landed)
+        for observer in (self._observer, self._watch):
+            observer.on_landed(landed)
         if self._config.auto_optimize and landed.version is not None and not landed.skipped:
             self._uncompacted.append(landed.version)
             if len(self._uncompacted) >= MANY_SMALL_FILES:
@@ -633,6 +639,13 @@ class MicroBatches:
         """Return an empty report of this run."""
         run_id = self._config.run_id or ""
         return ReportBuilder(run_id, self._target, secrets=self._config.secrets())
+
+
+def _watch_stream(config: DestinationConfig, storage: Storage) -> Observer:
+    """Return the observer that logs and traces a query as one load, named by its `run_id`."""
+    named = config.run_id or ""
+    secrets, retries = config.secrets(), storage.count_retries
+    return watch_load(named, storage.uri(), "a stream", config.engine, secrets, retries)
 
 
 class _Events(list[tuple[str, Any]], Observer):
@@ -758,6 +771,8 @@ class RelayedBatches:
         self._observer = fan_out(observer)
         uri, secrets = lander.storage.uri(), lander.config.secrets()
         self._report = ReportBuilder(str(query.id), uri, secrets=secrets).finish()
+        named = lander.config.model_copy(update={"run_id": str(query.id)})
+        self._watch = _watch_stream(named, lander.storage)
         self._taken = 0
 
     @property
@@ -787,6 +802,7 @@ class RelayedBatches:
     def close(self, error: LakeportError | None) -> LandingReport:
         """Return the report of all batches; `error` is the query's own."""
         self.error = self.error or error
+        self._watch.on_finished(self.report)
         return self.report
 
     def _take_messages(self) -> None:
@@ -799,6 +815,8 @@ class RelayedBatches:
             for event, value in message.events:
                 if event == "on_finished":
                     self.last = value
+                else:
+                    getattr(self._watch, event)(value)
                 getattr(self._observer, event)(value)
 
     def _next_message(self) -> _Message | None:

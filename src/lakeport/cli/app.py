@@ -11,6 +11,7 @@ import typer
 from lakeport.cli.guide.init import init
 from lakeport.cli.guide.pages import docs, explain
 from lakeport.cli.jars import check, jars, version
+from lakeport.cli.output import logs
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.help import (
     LAND,
@@ -29,6 +30,7 @@ from lakeport.cli.quarantine import quarantine
 from lakeport.cli.signals import raise_on_signals
 from lakeport.cli.tables import runs, sql, state, table, tables
 from lakeport.cli.target import target
+from lakeport.cli.telemetry import export_telemetry
 from lakeport.cli.warm import warm
 from lakeport.errors import ConfigError, LakeportError, MissingDependency
 from lakeport.host.packages import hide_pandas
@@ -179,7 +181,7 @@ def start(program: str, arguments: Sequence[str]) -> int:
 def fail(arguments: Sequence[str], error: LakeportError) -> int:
     """Print an error, as JSON for `--json`, with traceback for `--debug`; return its exit code."""
 
-    def raise_error() -> int:
+    def raise_error(output: Output) -> int:
         raise error
 
     return run_guarded(arguments, raise_error)
@@ -206,20 +208,27 @@ def run(program: typer.Typer, name: str, arguments: Sequence[str] | None = None)
     """
     forbid_core_dumps()
     given = list(sys.argv[1:] if arguments is None else arguments)
+
+    def body(output: Output) -> int:
+        logs.check_variable()
+        with export_telemetry(name, given, output.warn):
+            return int(_invoke(program, name, given) or 0)
+
     with record_command_line(name, given):
-        return run_guarded(given, lambda: int(_invoke(program, name, given) or 0))
+        return run_guarded(given, body)
 
 
-def run_guarded(arguments: Sequence[str], body: Callable[[], int]) -> int:
+def run_guarded(arguments: Sequence[str], body: Callable[[Output], int]) -> int:
     """Run `body` and return its exit code; if it fails, print the error and return 1 to 143."""
-    output: Output = Json() if "--json" in arguments else Console(sys.stderr)
-    try:
-        with raise_on_signals(), Guard(output, "--debug" in arguments):
-            return body()
-    except typer.Exit as stop:
-        return stop.exit_code
-    finally:
-        _flush()
+    with logs.write_lines(arguments, sys.stderr):
+        output: Output = Json() if "--json" in arguments else Console(sys.stderr)
+        try:
+            with raise_on_signals(), Guard(output, "--debug" in arguments):
+                return body(output)
+        except typer.Exit as stop:
+            return stop.exit_code
+        finally:
+            _flush()
 
 
 def _invoke(program: typer.Typer, name: str, arguments: list[str]) -> Any:

@@ -23,6 +23,8 @@ from lakeport.cli.options import (
     EngineName,
     Expect,
     JsonOut,
+    LogFormatName,
+    MetricsFile,
     PythonFunction,
     RunId,
     SetKeys,
@@ -43,6 +45,7 @@ from lakeport.cli.options import (
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.help import RUN_AGAIN, Guard
 from lakeport.cli.pages import PagePath, with_page
+from lakeport.cli.telemetry import write_metrics
 from lakeport.config.base import DestinationConfig
 from lakeport.config.files import expand
 from lakeport.config.load import load_target
@@ -328,6 +331,8 @@ def _land(
     set_keys: SetKeys = None,
     spark: SparkKeys = None,
     engine: EngineName = None,
+    metrics_file: MetricsFile = None,
+    log_format: LogFormatName = None,
     debug: Debug = False,
     show_values: Annotated[
         bool,
@@ -342,7 +347,10 @@ def _land(
     only_plan = plan_only or ctx.info_name == "plan"
     output = _output(json_out, state, source == ["-"])
     output.shows_values = show_values
-    with Guard(output, debug, again="" if only_plan else RUN_AGAIN) as guard:
+    with (
+        Guard(output, debug, again="" if only_plan else RUN_AGAIN) as guard,
+        write_metrics(None if only_plan else metrics_file, output.warn) as reports,
+    ):
         output.begin("planning" if only_plan else "landing")
         given = collect_keys(
             {**_config_keys(arguments), "run_id": run_id, "engine": engine}, set_keys, spark
@@ -368,7 +376,8 @@ def _land(
             from lakeport.loading import run
 
             output.remarks = partial(internal_columns_note, config, _NO_INTERNAL)
-            run.land(chosen, config, observer=with_page(output, page), **reading)
+            observer = with_page(output, page)
+            reports.append(run.land(chosen, config, observer=observer, **reading))
 
 
 def land() -> Callable[..., None]:

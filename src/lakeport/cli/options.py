@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +23,33 @@ JsonOut = Annotated[
     bool, typer.Option("--json", help="Print one JSON document instead of text, also for errors.")
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+class LogFormat(StrEnum):
+    """Formats of a command's log on standard error."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+# `output.logs` finds its value in the command line, before that is parsed.
+LogFormatName = Annotated[
+    LogFormat | None,
+    typer.Option(
+        "--log-format",
+        metavar="text|json",
+        help="Log JSON lines on standard error, in place of text and progress.",
+    ),
+]
+MetricsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--metrics-file",
+        metavar="FILE",
+        help="Write metrics of the last run to this file, such as lakeport.prom, for Prometheus.",
+        dir_okay=False,
+    ),
+]
 RunId = Annotated[
     str | None,
     typer.Option(

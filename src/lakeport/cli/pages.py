@@ -93,7 +93,7 @@ def write_page(made: PageFile, path: Path, output: Output) -> None:
     try:
         write_output(mask_known(made.html), path)
     except ConfigError as error:
-        output.on_warning(error.message)
+        output.warn(error.message)
 
 
 def _print_file(output: Output, made: PageFile, path: str) -> None:
@@ -161,7 +161,7 @@ def _print_url(lake: Invocation, address: Address, token: str) -> None:
     url, output = address.url(token), lake.output
     output.close()
     if not address.is_local:
-        output.on_warning(
+        output.warn(
             f"with `--host {address.host}`, others who have the token reach the pages, too, over "
             "plain HTTP: who is on the way can read both"
         )

@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from lakeport.cli.options import Debug, JsonOut, RunId
+from lakeport.cli.options import Debug, JsonOut, LogFormatName, MetricsFile, RunId
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.help import Guard
 from lakeport.cli.pages import PagePath
+from lakeport.cli.telemetry import write_metrics
 
 _AGAIN = "`lakeport run {file} --resume` does what it did not come to."
 
@@ -53,12 +54,17 @@ def run(
     ] = False,
     run_id: RunId = None,
     page: PagePath = None,
+    metrics_file: MetricsFile = None,
+    log_format: LogFormatName = None,
     json_out: JsonOut = False,
     debug: Debug = False,
 ) -> None:
     """Run the loads in a lake file, in order of their dependencies."""
     output: Output = Json() if json_out else Console()
-    with Guard(output, debug, again=_AGAIN.format(file=shlex.quote(file))) as guard:
+    with (
+        Guard(output, debug, again=_AGAIN.format(file=shlex.quote(file))) as guard,
+        write_metrics(None if plan_only else metrics_file, output.warn) as reports,
+    ):
         output.begin("running")
         from lakeport.cli.output.loads import observer, show_plan
         from lakeport.config.lake import read_lake
@@ -73,7 +79,7 @@ def run(
 
             show_plan(output, plan_lake(lake, only=_split_names(only), tag=tag or ""), page)
             return
-        run_lake(
+        report = run_lake(
             lake,
             only=_split_names(only),
             tag=tag or "",
@@ -83,6 +89,7 @@ def run(
             run_id=run_id,
             observer=observer(output, page),
         )
+        reports.append(report)
 
 
 def _split_names(given: Iterable[str] | None) -> list[str]:

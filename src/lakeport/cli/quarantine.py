@@ -14,6 +14,7 @@ from lakeport.cli.options import (
     EngineName,
     Expect,
     JsonOut,
+    LogFormatName,
     PythonFunction,
     SetKeys,
     SparkKeys,
@@ -157,6 +158,7 @@ def replay(
     set_keys: SetKeys = None,
     spark: SparkKeys = None,
     engine: EngineName = None,
+    log_format: LogFormatName = None,
     json_out: JsonOut = False,
     debug: Debug = False,
 ) -> None:

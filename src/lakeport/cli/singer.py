@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lakeport.cli.options import Debug, RunId, internal_columns_note
+from lakeport.cli.options import Debug, LogFormatName, RunId, internal_columns_note
 from lakeport.cli.output.console import Console
 from lakeport.cli.output.help import RUN_AGAIN, Guard, Program
 from lakeport.config.load import load_target
@@ -58,6 +58,7 @@ def target(
     ] = False,
     form: Annotated[Format, typer.Option("--format", help="Format of `--about`.")] = Format.TEXT,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+    log_format: LogFormatName = None,
     debug: Debug = False,
 ) -> None:
     """Land Singer messages; committed STATE goes to stdout, all text to stderr."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
-from typing import Annotated
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, BinaryIO
 
 import typer
 
 from lakeport.cli.options import (
     Debug,
     EngineName,
+    LogFormatName,
     RunId,
     SetKeys,
     SparkKeys,
@@ -19,6 +23,7 @@ from lakeport.cli.options import (
     collect_keys,
     refuse_secrets,
 )
+from lakeport.cli.output import logs
 from lakeport.cli.output.help import RUN_AGAIN, Guard
 from lakeport.mage.flags import Flags, config_template, load_flags_config, log_name, parse_switch
 from lakeport.mage.observer import LogLines, MageObserver
@@ -93,6 +98,7 @@ def target(
     set_keys: SetKeys = None,
     spark: SparkKeys = None,
     engine: EngineName = None,
+    log_format: LogFormatName = None,
     debug: Debug = False,
 ) -> None:
     """Land Singer messages from stdin like Mage's targets: STATE on stdout, logs on stderr."""
@@ -109,10 +115,15 @@ def target(
         test_connection=test_connection,
         debug=debug,
     )
-    out = sys.stdout if flags.log_to_stdout else sys.stderr
-    lines = LogLines(name, out.buffer, bare=flags.log_to_stdout, debug=debug)
-    observer = MageObserver(lines)
-    with Guard(observer, debug, _exit_code, again=RUN_AGAIN) as guard, lines.redirect_library_log():
+    out: BinaryIO = (sys.stdout if flags.log_to_stdout else sys.stderr).buffer
+    with ExitStack() as stack:
+        if logs.is_on() and not flags.log_to_stdout:
+            out = stack.enter_context(Path(os.devnull).open("wb"))
+        lines = LogLines(name, out, bare=flags.log_to_stdout, debug=debug)
+        observer = MageObserver(lines)
+        guard = stack.enter_context(Guard(observer, debug, _exit_code, again=RUN_AGAIN))
+        if not logs.is_on():
+            stack.enter_context(lines.redirect_library_log())
         if flags.show_templates and not flags.test_connection:
             sys.stdout.write(json.dumps(config_template(name)))
             return

@@ -102,7 +102,7 @@ def _cache_delta_jars(output: Output) -> None:
     try:
         ensure_jars(["delta"])
     except MissingDependency as problem:
-        output.on_warning(f"{problem.message}; the session has no Spark for Delta tables")
+        output.warn(f"{problem.message}; the session has no Spark for Delta tables")
 
 
 def _parse_idle(text: str) -> float:

@@ -54,8 +54,8 @@ class ReportBuilder:
         self._state: bytes | None = None
         self._lock = Lock()
 
-    def add_landed(self, landed: Landed, seconds: float = 0.0) -> None:
-        """Add a batch's commit, or a skipped batch, to its stream; `seconds` is the duration."""
+    def add_landed(self, landed: Landed) -> None:
+        """Add a batch's commit, or a skipped batch, to its stream."""
         self._update_stream(
             landed.stream,
             lambda old: replace(
@@ -63,7 +63,7 @@ class ReportBuilder:
                 rows=old.rows + landed.rows,
                 batches=old.batches + 1,
                 skipped_batches=old.skipped_batches + landed.skipped,
-                seconds=old.seconds + seconds,
+                seconds=old.seconds + landed.seconds,
                 notes=_join_unique(old.notes, landed.notes),
                 columns={**old.columns, **landed.columns},
                 source_columns={**old.source_columns, **landed.source_columns},

@@ -9,6 +9,7 @@ first.
 
 from __future__ import annotations
 
+import os
 import secrets
 import threading
 import time
@@ -16,12 +17,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 from lakeport.config.load import load_target
-from lakeport.config.sources import ConfigPart
+from lakeport.config.sources import ConfigPart, FilesSource
 from lakeport.destinations import check_place
 from lakeport.engine.failures import is_spark_error, mask_causes, translate_jvm_errors
 from lakeport.errors import (
@@ -38,6 +40,7 @@ from lakeport.loading.prepare import PreparedLoad, check_streams, prepare
 from lakeport.loading.progress import show_progress
 from lakeport.loading.quarantine import Quarantine, RejectedKind, check_limit
 from lakeport.loading.report import Failure, LandingReport, Observer, fan_out, save_report
+from lakeport.loading.telemetry import watch_load
 from lakeport.model import Mode
 from lakeport.sources.options import ReadOptions
 
@@ -197,8 +200,13 @@ class _LoadRun:
 
     def land(self, source: Any, options: ReadOptions) -> LandingReport:
         """Land the source; return the report, which is saved even if the load fails."""
+        target, what = self.storage.uri(), _describe_source(source)
+        engine, retries = self.config.engine, self.storage.count_retries
+        watch = watch_load(self.name, target, what, engine, self.secrets, retries)
+        self.observer = fan_out(self.observer, watch)
         for text in self.prepared.warnings:
             self.report.add_warning(text)
+            watch.on_warning(text)
         error: BaseException | None = None
         try:
             try:
@@ -330,13 +338,13 @@ class _LoadRun:
         with _name_table_in_errors(loader.writer.uri):
             for landed in loader.land(batches, state):
                 seconds, begin = time.monotonic() - begin, time.monotonic()
-                self._record_landed(landed, seconds)
+                self._record_landed(replace(landed, seconds=seconds))
         self.report.add_dropped(stream, loader.take_dropped())
 
-    def _record_landed(self, landed: Landed, seconds: float) -> None:
-        """Report a commit and its duration; keep its version to compact or retire rows later."""
+    def _record_landed(self, landed: Landed) -> None:
+        """Report a commit; keep its version to compact or retire rows later."""
         with self._lock:
-            self.report.add_landed(landed, seconds)
+            self.report.add_landed(landed)
             if landed.version is not None and not landed.skipped:
                 self._versions.setdefault(landed.stream, []).append(landed.version)
             if landed.rows or landed.skipped:
@@ -447,6 +455,15 @@ class _LoadRun:
                 self.storage.sweep()
         self.observer.on_finished(report)
         return report
+
+
+def _describe_source(source: object) -> str:
+    """Return the path of files, with the number of further ones; else the kind of the source."""
+    files = source.files if isinstance(source, FilesSource) else source
+    if isinstance(files, (list, tuple)) and files and isinstance(files[0], (str, os.PathLike)):
+        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        return f"{os.fspath(files[0])}{more}"
+    return os.fspath(files) if isinstance(files, (str, os.PathLike)) else type(source).__name__
 
 
 @contextmanager

@@ -467,10 +467,11 @@ class StreamLoader:
         if batch.before_commit is not None:
             batch.before_commit()
         with (
-            self.timeline.show_stage("committing", batch.stream),
+            self.timeline.show_stage("committing", batch.stream) as start,
             self.cancellation.track_commit(self.writer.uri),
         ):
-            return self.writer.commit(plan, staged.objects, batch, state)
+            landed = self.writer.commit(plan, staged.objects, batch, state)
+            return replace(landed, commit_seconds=self.timeline.elapsed() - start)
 
     def _describe(
         self, landed: Landed, group: CommitGroup, plan: StagePlan, staged: StagedBatch

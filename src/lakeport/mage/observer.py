@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, BinaryIO, Literal
 
 from lakeport.loading.report import Failure, LandingReport
+from lakeport.loading.telemetry import LOGGER
 from lakeport.model import Landed
 from lakeport.scrub import scrub
 
@@ -95,7 +96,9 @@ class LogLines:
             yield
             return
         before = _LIBRARY.handlers, _LIBRARY.level, _LIBRARY.propagate
-        _LIBRARY.handlers, _LIBRARY.propagate = [_LineHandler(self)], False
+        handler = _LineHandler(self)
+        handler.addFilter(lambda record: record.name != LOGGER)  # `MageObserver` tells of loads
+        _LIBRARY.handlers, _LIBRARY.propagate = [handler], False
         _LIBRARY.setLevel(logging.DEBUG if self._debug else logging.INFO)
         try:
             yield

@@ -49,6 +49,7 @@ from lakeport.pipeline.report import (
     send_notices,
     table_uri,
 )
+from lakeport.pipeline.telemetry import watch_run
 from lakeport.sources.tables import DeltaTable
 from lakeport.sources.target import open_folder_storage
 from lakeport.storage.base import CloudStorage
@@ -510,6 +511,14 @@ class _PipelineRun:
         """
         if not self.loads:
             return self._finish()
+        with watch_run(self.name, _resolve_path(self.lake), self.loads) as watch:
+            self.users, self.observer = fan_out(self.users, watch), fan_out(self.observer, watch)
+            for text in self.warnings:
+                watch.on_warning("", text)
+            return self._run(parallel)
+
+    def _run(self, parallel: int) -> PipelineReport:
+        """Run the loads, as `run` does."""
         self._save_report()
         # Tasks import the functions' modules, which lie beside the file.
         folders = {load.folder for load in self.loads.values() if load.python}

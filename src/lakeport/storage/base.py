@@ -341,6 +341,10 @@ class CloudStorage(Storage, ABC):
         """Give the next requests together five seconds, in place of a deadline each."""
         self.connection.retrier.shorten_deadline()
 
+    def count_retries(self) -> int:
+        """Return how many requests to the store this process has repeated."""
+        return self.connection.retrier.retries
+
     @abstractmethod
     def _put(self, key: str, data: bytes, mark: str, expected_version: str | None) -> None:
         """Write an object if its version is as expected ("": no object, None: any), or raise.

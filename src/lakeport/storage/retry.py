@@ -7,6 +7,7 @@ so its connection pools are the one place where the time of a whole answer can b
 from __future__ import annotations
 
 import io
+import logging
 import math
 import os
 import random
@@ -31,6 +32,7 @@ GIVE_UP_SECONDS = 120.0
 T = TypeVar("T")
 S = TypeVar("S", bound=Hashable)
 C = TypeVar("C")
+_log = logging.getLogger(__name__)
 _FIRST_CONTACT = 15.0  # seconds until the store has answered once
 _NO_LISTENER_SECONDS = 0.5
 _NO_LISTENER = (ConnectionRefusedError, socket.gaierror)
@@ -133,13 +135,14 @@ class Retrier:
 
     The requests after one that was given up find out what became of it, and clean up. They must not
     each wait as long again: they share a few seconds until one succeeds. `reached` says whether
-    the store has answered any request.
+    the store has answered any request, `retries` how many requests were sent again.
     """
 
     _loads: ClassVar[int] = 0
 
     def __init__(self) -> None:
         self.reached = False
+        self.retries = 0
         self._shortened_at = -math.inf
         self._shortened_in = 0
 
@@ -157,11 +160,12 @@ class Retrier:
         send: Callable[[], T],
         is_transient: Callable[[Exception], bool],
         policy: Callable[[Exception], RetryPolicy],
+        name: str = "the store",
     ) -> T:
         """Call `send` with backoff until it succeeds; raise DeadlineExceeded or a permanent error.
 
         A store that was never reached gets less time than `policy` says. Once the process is asked
-        to end, a few seconds are left.
+        to end, a few seconds are left. `name` is the object's URI, for the log.
         """
         began = time.monotonic()
         since = began - self._shortened_at
@@ -194,6 +198,11 @@ class Retrier:
                 self._shortened_at = -math.inf
                 return answer
             attempt += 1
+            self.retries += 1
+            kind = type(failure).__name__
+            values = {"event": "request.retry", "attempt": attempt, "error_type": kind}
+            text = "a request for %s is sent again in %.1f s, after %s"
+            _log.info(text, name, delay, kind, extra=values)
             pause(delay)
 
 
@@ -547,7 +556,7 @@ class Connection(ABC):
             return retry_policy or self.policy_for(error)
 
         try:
-            return self.retrier.call(attempt, is_transient, policy)
+            return self.retrier.call(attempt, is_transient, policy, name)
         except Exception as error:
             if isinstance(error, DeadlineExceeded) and isinstance(error.cause, InvalidAnswer):
                 raise Unreachable(

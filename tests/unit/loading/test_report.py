@@ -29,9 +29,10 @@ def builder(secrets: tuple[str, ...] = ()) -> ReportBuilder:
 
 def filled() -> ReportBuilder:
     report = builder()
-    report.add_landed(Landed("a", "/lake/a", 0, 10, ("f1", "f2"), 100, version=3), 1.5)
-    report.add_landed(Landed("b", "/lake/b", 0, 4, ("f",), 40), 1.0)
-    report.add_landed(Landed("a", "/lake/a", 1, 5, ("f3",), 50, 4, warnings=("small", "w")), 0.5)
+    report.add_landed(Landed("a", "/lake/a", 0, 10, ("f1", "f2"), 100, version=3, seconds=1.5))
+    report.add_landed(Landed("b", "/lake/b", 0, 4, ("f",), 40, seconds=1.0))
+    second = Landed("a", "/lake/a", 1, 5, ("f3",), 50, 4, warnings=("small", "w"), seconds=0.5)
+    report.add_landed(second)
     report.add_landed(Landed("a", "/lake/a", 2, 0, ("f4",), 9, 5, skipped=True, warnings=("w",)))
     report.add_landed(Landed("b", "/lake/b", 1, 0, notes=("b.csv: tabs",)))
     report.add_landed(Landed("b", "/lake/b", 2, 0, notes=("b.csv: tabs", "c.csv: pipes")))

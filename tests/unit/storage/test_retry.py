@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -92,6 +93,18 @@ def test_a_request_that_passes_makes_up_for_it(clock: Clock) -> None:
     with pytest.raises(DeadlineExceeded):
         store.ask()
     assert clock.now - began > 50
+
+
+def test_requests_that_are_sent_again_are_counted_and_logged(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "lakeport")
+    answers = iter([busy, busy, lambda: "fine"])
+    store = Store(lambda: next(answers)())
+    assert store.ask() == "fine"
+    assert store.retrier.retries == 2
+    events = [(each.event, each.attempt, each.error_type) for each in caplog.records]  # type: ignore[attr-defined]
+    assert events == [("request.retry", 1, "OSError"), ("request.retry", 2, "OSError")]
 
 
 def test_a_later_load_begins_anew(clock: Clock) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TextIO
 
 from lakeport import errors
-from lakeport.cli.output import progress
+from lakeport.cli.output import logs, progress
 from lakeport.cli.output.formatting import (
     REPORT_COLUMNS,
     REPORT_SPARE,
@@ -36,6 +38,7 @@ from lakeport.cli.output.formatting import (
     wrap,
 )
 from lakeport.loading.report import Failure, LandingReport, Observer
+from lakeport.loading.telemetry import log_event
 from lakeport.model import Landed
 from lakeport.scrub import mask_known
 from lakeport.units import format_count, pluralize
@@ -50,6 +53,13 @@ _LISTED = 100  # width of a list of columns, if the output is no terminal
 
 StateSink = Callable[[bytes], None]
 Remarks = Callable[[LandingReport], Sequence[str]]
+
+
+class _Nowhere(io.StringIO):
+    """A text stream that keeps nothing."""
+
+    def write(self, text: str) -> int:
+        return len(text)
 
 
 class _OutputBase(Observer):
@@ -72,6 +82,9 @@ class _OutputBase(Observer):
     ) -> None:
         self._out = out or sys.stdout
         self._err = err or sys.stderr
+        if logs.is_on():  # standard error has the log's lines alone, which say the same
+            self._err = _Nowhere()
+            self._out = self._err if self._out is sys.stderr else self._out
         self._states = states
         self._lock = threading.Lock()
         self._rows = 0
@@ -91,6 +104,11 @@ class _OutputBase(Observer):
         with self._lock:
             self.landed += 1
             self._rows += landed.rows
+
+    def warn(self, text: str) -> None:
+        """Print and log a warning of the command itself; loads log their own."""
+        log_event(logging.WARNING, "warning", text)
+        self.on_warning(text)
 
     def begin(self, label: str) -> None:
         """Show progress until there is a result; JSON output shows none."""

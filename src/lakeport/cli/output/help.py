@@ -21,10 +21,12 @@ from typer.completion import install_callback, show_callback
 from typer.core import TyperCommand, TyperGroup
 
 from lakeport.cli.options import OMITTED, is_place_omitted
+from lakeport.cli.output import logs
 from lakeport.cli.signals import INTERRUPTED, TERMINATED, Terminated, on_forced_end
 from lakeport.errors import BadRecords, LakeportError, walk_causes
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.report import Failure
+from lakeport.loading.telemetry import LOGGER
 from lakeport.scrub import scrub
 
 if TYPE_CHECKING:
@@ -257,13 +259,15 @@ class Guard:
         if not self._debug:
             # py4j logs stack traces when the JVM ends; `_report` prints one sentence instead.
             self._add_handler("", logging.NullHandler())
-            self._add_handler("lakeport", logging.StreamHandler())
+            printer = logging.StreamHandler()
+            printer.addFilter(lambda record: record.name != LOGGER)  # the output says it, too
+            self._add_handler("lakeport", printer)
         return self
 
     def _add_handler(self, name: str, handler: logging.Handler) -> None:
         """Add a log handler until the body ends, unless the logger has one already."""
         logger = logging.getLogger(name)
-        if not logger.handlers:
+        if not any(type(each) is not logging.NullHandler for each in logger.handlers):
             logger.addHandler(handler)
             self._listening.callback(logger.removeHandler, handler)
 
@@ -300,7 +304,10 @@ class Guard:
         if self._debug and not isinstance(error, KeyboardInterrupt):
             text = scrub("".join(traceback.format_exception(error)), self._secrets)
         value = error.records[0].value if isinstance(error, BadRecords) else ""
-        self._output.failure(failure.scrubbed(self._secrets), text, scrub(value, self._secrets))
+        failure = failure.scrubbed(self._secrets)
+        if logs.is_on():
+            logs.log_failure(failure, code, text)
+        self._output.failure(failure, text, scrub(value, self._secrets))
         return code
 
     def _failure_of(self, error: BaseException) -> tuple[Failure, int]:

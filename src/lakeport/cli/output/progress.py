@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Final, TextIO
 
+from lakeport.cli.output import logs
 from lakeport.host.process import command_name
 from lakeport.loading.progress import (
     Display,
@@ -87,7 +88,7 @@ def begin(label: str, out: TextIO, err: TextIO) -> None:
     """
     if _shown:
         _shown[0].label = label
-    elif not is_switched_off():
+    elif not (is_switched_off() or logs.is_on()):
         dumb = os.environ.get("TERM", "") in ("", "dumb")
         terminal = next((each for each in (err, out) if each.isatty() and not dumb), None)
         lines = Lines(err, rare=is_brief(out, err))
@@ -103,7 +104,7 @@ def is_brief(out: TextIO, err: TextIO) -> bool:
 def begin_early(arguments: Sequence[str]) -> None:
     """Show progress before a slow command's imports, unless `--json` or help is asked for."""
     verb = command_name(arguments)
-    if verb in _LABELS and _QUIET.isdisjoint(arguments):
+    if verb in _LABELS and _QUIET.isdisjoint(arguments) and not logs.is_wanted(arguments):
         begin(_LABELS[verb], sys.stdout, sys.stderr)
 
 

@@ -516,7 +516,7 @@ class SingerSource:
         self.stray_lines_skipped += 1
         shown = text[: 4 * _SHOWN].decode(errors="backslashreplace")[:_SHOWN]
         shown = "".join(char if char.isprintable() else "?" for char in shown)
-        _log.info("Unable to parse: %s", shown)
+        _log.info("Unable to parse: %s", shown, extra={"shows_data": True})
 
     def _declare_stream(self, message: SchemaMessage) -> None:
         """Set a stream's SCHEMA: the catalog's, else the message's; InputError if it is invalid."""

@@ -320,9 +320,14 @@ class DeltaWriter:
                         change = operation.plan_change(plan, txn)
                         if isinstance(change, Landed):
                             return change
-                        return change.report(self.log, self.try_commit(change, txn))
+                        report = change.report(self.log, self.try_commit(change, txn))
+                        return replace(report, conflicts=number)
                 except CommitConflict as error:
-                    _log.info("attempt %d on %s: %s", number + 1, self.uri, error.message)
+                    values = {"run": mark.batch_id, "stream": self.stream, "attempt": number + 1}
+                    extra = {"event": "commit.conflict", "table": self.uri, **values}
+                    _log.info(
+                        "attempt %d on %s: %s", number + 1, self.uri, error.message, extra=extra
+                    )
                     pause(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**number)))
         raise CommitConflict(
             f"{_ATTEMPTS} attempts to commit to {self.uri} met other writers' changes",

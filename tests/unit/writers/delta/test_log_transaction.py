@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -125,6 +126,25 @@ def test_another_writers_rows_are_followed(plans: Plans) -> None:
 def test_the_first_to_make_a_table_is_followed(plans: Plans) -> None:
     assert plans.land(between=other(plans)).version == 1
     assert len(plans.rows()) == 3
+
+
+def test_conflicts_are_counted_and_logged(
+    plans: Plans, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "lakeport")
+    plans.land()
+    commit, fails = DeltaWriter.try_commit, iter([True, True, False])
+
+    def conflict(*arguments: Any) -> Any:
+        if next(fails):
+            raise CommitConflict("another writer was faster")
+        return commit(*arguments)
+
+    monkeypatch.setattr(DeltaWriter, "try_commit", conflict)
+    assert plans.land(mark={"run_id": "monday", "sequence": 0, "digest": "d"}).conflicts == 2
+    found = [each for each in caplog.records if getattr(each, "event", "") == "commit.conflict"]
+    assert [each.attempt for each in found] == [1, 2]  # type: ignore[attr-defined]
+    assert found[0].stream == "t"  # type: ignore[attr-defined]
 
 
 def test_an_overwrite_takes_along_what_came_meanwhile(plans: Plans) -> None:
