@@ -18,7 +18,7 @@ def watch_run(run: str, file: str, loads: Collection[str]) -> Iterator[PipelineO
         run: the run's id.
         loads: names of the loads that it has to do.
     """
-    log = _RunLog(run)
+    log, error_type = _RunLog(run), None
     text = f"run {run} begins: {', '.join(loads)} of {file}"
     log_event(logging.INFO, "run.begin", text, run=run, file=file, loads=len(loads))
     with ExitStack() as stack:
@@ -30,9 +30,10 @@ def watch_run(run: str, file: str, loads: Collection[str]) -> Iterator[PipelineO
         try:
             yield log
         except BaseException as error:
-            log.end(type(error).__name__)
+            error_type = type(error).__name__
             raise
-        log.end()
+        finally:
+            log.end(error_type)
 
 
 class _RunLog(PipelineObserver):
@@ -48,38 +49,36 @@ class _RunLog(PipelineObserver):
             log_event(logging.WARNING, "warning", text, run=self._run)
 
     def on_ended(self, report: LoadReport) -> None:
-        """Log a load that was skipped, or failed before it began."""
-        if report.outcome in ("landed", "left out") or report.landing is not None:
-            return
-        reason = report.reason or (report.error.type if report.error else "")
-        log_event(
-            logging.WARNING if report.outcome == "skipped" else logging.ERROR,
-            "load.skipped" if report.outcome == "skipped" else "load.end",
-            f"load {report.load}: {report.outcome}, {reason}".rstrip(", "),
-            parent_run=self._run,
-            load=report.load,
-            outcome=report.outcome,
-            seconds=round(report.seconds, 3),
-            error_type=report.error and report.error.type,
-        )
+        """Log the end of a load that did not begin to land."""
+        if report.outcome != "left out" and report.landing is None:
+            skipped = report.outcome == "skipped"
+            log_event(
+                logging.WARNING if skipped else logging.ERROR,
+                "load.skipped" if skipped else "load.end",
+                f"load {report.load}: {report.outcome} {report.reason}".rstrip(),
+                parent_run=self._run,
+                load=report.load,
+                outcome=report.outcome,
+                seconds=round(report.seconds, 3),
+                error_type=report.error and report.error.type,
+            )
 
     def on_finished(self, report: PipelineReport) -> None:
         """Keep the report until the run's end."""
         self._report = report
 
-    def end(self, error_type: str | None = None) -> None:
-        """Log the end of the run, with the type of the error that ended it."""
-        values = {}
-        if (report := self._report) is not None:
-            values = {"rows": report.rows, "rejected": report.rejected}
-            values |= {"loads": len(report.loads), "failed": len(report.failed)}
+    def end(self, error_type: str | None) -> None:
+        """Log the run's end, with the type of the error that ended it; None for a run without."""
+        report, outcome = self._report, "failed" if error_type else "ok"
         log_event(
             logging.ERROR if error_type else logging.INFO,
             "run.end",
-            f"run {self._run} {'failed' if error_type else 'ended'}",
+            f"run {self._run} ended: {outcome}",
             run=self._run,
-            outcome="failed" if error_type else "ok",
+            outcome=outcome,
+            rows=report and report.rows,
+            rejected=report and report.rejected,
+            failed=report and len(report.failed),
             seconds=report and round(report.seconds, 3),
             error_type=error_type,
-            **values,
         )
