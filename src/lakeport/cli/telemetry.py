@@ -199,7 +199,7 @@ def _list_samples(report: LandingReport | PipelineReport) -> Iterator[_Sample]:
                 yield f"table_{name}", getattr(stream, name), labels
 
 
-_quote = partial(json.dumps, ensure_ascii=False)  # Prometheus has JSON's escapes, but not \\u
+_quote = partial(json.dumps, ensure_ascii=False)  # Prometheus has JSON's escapes, but not \u
 
 
 def _format_samples(samples: Iterable[_Sample], file: str) -> str:

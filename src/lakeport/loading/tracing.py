@@ -17,6 +17,7 @@ from typing import Any, Final
 from opentelemetry import metrics, trace
 from opentelemetry.trace import Span, StatusCode
 
+from lakeport.errors import LakeportError
 from lakeport.host.activity import current_load
 from lakeport.loading.report import Failure, LandingReport, Observer
 from lakeport.model import Landed
@@ -52,8 +53,8 @@ class LoadTrace(Observer):
         self._seconds = meter.create_histogram(f"{_NAME}.load.duration", "s")
         self._load = {"target": target, "load": current_load()}
         self._began = time.time_ns()
-        self._retries, self._retries_before = retries, retries()
-        self._conflicts = 0
+        self._retries, self._conflicts = retries, 0
+        self._retries_before = self._count_retries()
         values = _attributes(**self._load, run_id=run, engine=engine)
         self._span = self._tracer.start_span("lakeport load", attributes=values)
 
@@ -80,7 +81,10 @@ class LoadTrace(Observer):
             if span.stage != "committing":  # each commit has a span of its own
                 begin, end = (self._began + int(at * 1e9) for at in (span.start, span.end))
                 self._add_span(span.stage, self._span, begin, end, {"stream": span.stream})
-        counts = {"rejected": report.rejected, "retries": self._retries() - self._retries_before}
+        counts = {
+            "rejected": report.rejected,
+            "retries": self._count_retries() - self._retries_before,
+        }
         sums = {"rows": report.rows, "bytes": report.bytes, "files": report.files}
         self._span.set_attributes(_attributes(**counts, **sums, conflicts=self._conflicts))
         if report.error is not None:
@@ -100,6 +104,13 @@ class LoadTrace(Observer):
         )
         span.end(end)
         return span
+
+    def _count_retries(self) -> int:
+        """Return how many requests were repeated so far; 0 while the store can't be opened."""
+        try:
+            return self._retries()
+        except LakeportError:
+            return 0  # the load says what is wrong
 
     def _count(self, counts: dict[str, int], **place: str) -> None:
         """Add to the counters, by name."""

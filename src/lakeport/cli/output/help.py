@@ -22,6 +22,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from lakeport.cli.options import OMITTED, is_place_omitted
 from lakeport.cli.output import logs
+from lakeport.cli.output.formatting import add_options
 from lakeport.cli.signals import INTERRUPTED, TERMINATED, Terminated, on_forced_end
 from lakeport.errors import BadRecords, LakeportError, walk_causes
 from lakeport.loading.cancellation import Cancellation
@@ -306,7 +307,8 @@ class Guard:
         value = error.records[0].value if isinstance(error, BadRecords) else ""
         failure = failure.scrubbed(self._secrets)
         if logs.is_on():
-            logs.log_failure(failure, code, text)
+            hint = add_options(failure.hint, self._output.options)
+            logs.log_failure(replace(failure, hint=hint), code, text)
         self._output.failure(failure, text, scrub(value, self._secrets))
         return code
 
