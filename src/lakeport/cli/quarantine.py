@@ -80,7 +80,8 @@ def show(
 def _print_records(output: Console, one: SetAside, head: Sequence[RejectedRecord]) -> None:
     """Print a run's rejected records of one stream: counts by reason, files, first ones."""
     stream = format_value(one.stream) or "lines of no stream"
-    output.say(f"{stream}: {pluralize(one.records, 'record')} of run {format_value(one.run_id)}")
+    count = f"{pluralize(one.records, 'record')}{', replayed' if one.replayed else ''}"
+    output.say(f"{stream}: {count} of run {format_value(one.run_id)}")
     for reason in one.reasons:
         column = f"{format_value(reason.column)}: " if reason.column else ""
         output.say(
@@ -195,4 +196,6 @@ def _outcome(one: Replayed) -> str:
     if one.before:
         return f"{subject}, replayed before: nothing was landed again"
     rejected = f"{format_count(one.rejected)} set aside again"
+    if one.rejected and one.report is not None:
+        rejected += f", as of run {format_value(one.report.run_id)}"
     return f"{subject}, {pluralize(one.rows, 'row')} landed, {rejected}"

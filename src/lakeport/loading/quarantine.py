@@ -135,6 +135,15 @@ def quarantine_key(
     return f"{QUARANTINE}/{_escape_segment(run_id)}/{name}{suffix}.jsonl"
 
 
+def replayed_key(run_id: str, stream: str) -> str:
+    """Return the key of the empty file by which a replay marks a run's records of a stream.
+
+    >>> replayed_key("r1", "orders")
+    '_lakeport/quarantine/r1/orders.replayed'
+    """
+    return f"{quarantine_key(run_id, stream, 0).removesuffix('.jsonl')}.replayed"
+
+
 def encode_record(record: BadRecord, run_id: str) -> bytes:
     """Encode a bad record as a line of JSON: UTF-8 as `raw`, other bytes as `raw_base64`."""
     values = {

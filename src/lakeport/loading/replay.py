@@ -10,6 +10,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -26,7 +27,7 @@ from lakeport.config.load import load_target
 from lakeport.config.sources import FilesSource
 from lakeport.destinations import open_storage, open_table
 from lakeport.engine.sql.frames import cast_frame
-from lakeport.errors import ConfigError, InputError, RunMismatch, SourceError
+from lakeport.errors import ConfigError, InputError, LakeportError, RunMismatch, SourceError
 from lakeport.host.scratch import scratch_folder
 from lakeport.lake.records import PlainRecord
 from lakeport.loading.batches import Policies
@@ -37,7 +38,7 @@ from lakeport.loading.corrections import (
     write_corrections,
 )
 from lakeport.loading.prepare import prepare
-from lakeport.loading.quarantine import QUARANTINE, RejectedKind
+from lakeport.loading.quarantine import QUARANTINE, RejectedKind, replayed_key
 from lakeport.loading.run import land
 from lakeport.loading.transform.function import import_transform
 from lakeport.model import Mode, Rejection, UnknownPolicy
@@ -125,6 +126,7 @@ class SetAside(PlainRecord):
         expectations: the names of the expectations that rows among the records violate.
         rows: how many of the records are such rows; the others are as the source had them, before
             `sql`.
+        replayed: whether a replay has taken them; what failed again is listed as of that replay.
     """
 
     run_id: str
@@ -136,6 +138,7 @@ class SetAside(PlainRecord):
     files: tuple[str, ...]
     expectations: tuple[str, ...] = ()
     rows: int = 0
+    replayed: bool = False
 
 
 def quarantined(
@@ -165,14 +168,18 @@ def list_quarantined(
 ) -> tuple[SetAside, ...]:
     """Summarise quarantined records by run and stream; an empty `table` or `run` means all."""
     found: dict[tuple[str, str], Counter[tuple[str, RejectedKind, str, str]]] = {}
-    for key, run_id, of in _list_files(storage, run):
+    keys = dict.fromkeys(stored.key for stored in storage.list(QUARANTINE))
+    for key, run_id, of in _filter_files(storage, keys, run):
         for line in _read_lines(storage, key):
             stream = line["stream"]
             if not table or table in _names_of_stream(config, stream):
                 kind = key, of, str(line.get("column", "")), str(line.get("reason", ""))
                 found.setdefault((run_id, stream), Counter())[kind] += 1
     return tuple(
-        _summarise(config, storage, run_id, stream, kinds)
+        replace(
+            _summarise(config, storage, run_id, stream, kinds),
+            replayed=replayed_key(run_id, stream) in keys,
+        )
         for (run_id, stream), kinds in sorted(found.items())
     )
 
@@ -202,7 +209,8 @@ def export_quarantined(
 ) -> int:
     """Write a table's quarantined records with their reasons to a CSV file; return their number.
 
-    Once its cells are corrected, `replay(records_from=file)` lands them.
+    Once its cells are corrected, `replay(records_from=file)` lands them. Records that a replay has
+    taken are left out, unless `run` names their run.
 
     Args:
         to: a folder, a URI, a config file, or the config itself.
@@ -212,12 +220,19 @@ def export_quarantined(
         keys: keys of the config, which win over those in `to`.
 
     Raises:
-        SourceError: nothing was quarantined, or the file can't be written.
+        SourceError: nothing was quarantined, all of it was replayed, or the file can't be written.
         ConfigError: the file exists.
     """
     config = load_target(to, keys)
     storage = open_storage(config)
     found = _find_rejected(to, config, storage, table, run)
+    runs = ", ".join(rejected.run_id for rejected in found)
+    found = [rejected for rejected in found if run or not rejected.replayed]
+    if not found:
+        raise SourceError(
+            f"all records that were set aside of table {table!r} were replayed",
+            f"`--run` (`run`) exports those of a run all the same: {runs}.",
+        )
     records = (
         (rejected.run_id, record)
         for rejected in found
@@ -273,16 +288,18 @@ def _names_of_stream(config: DestinationConfig, stream: str) -> set[str]:
     return {stream, table_name(config.table_pattern, stream)} if stream else set()
 
 
-def _list_files(storage: Storage, run: str) -> Iterator[tuple[str, str, RejectedKind]]:
+def _filter_files(
+    storage: Storage, keys: Iterable[str], run: str
+) -> Iterator[tuple[str, str, RejectedKind]]:
     """Yield (key, run ID, kind) of a run's quarantine files; of all runs if `run` is empty."""
-    for stored in storage.list(QUARANTINE):
-        parts = stored.key.removeprefix(f"{QUARANTINE}/").split("/")
+    for key in keys:
+        parts = key.removeprefix(f"{QUARANTINE}/").split("/")
         if len(parts) != 2 or not parts[1].endswith(".jsonl"):
             continue
-        first = next(_read_lines(storage, stored.key), {})
+        first = next(_read_lines(storage, key), {})
         run_id = str(first.get("run_id") or unquote(parts[0]))
         if not run or run == run_id:
-            yield stored.key, run_id, _kind_of_file(stored.key)
+            yield key, run_id, _kind_of_file(key)
 
 
 def _kind_of_file(key: str) -> RejectedKind:
@@ -530,6 +547,9 @@ def replay(
         if part.records:
             settings["observer"] = observer
             results.append(_replay_part(rejected, part, make_lines, target, settings))
+    for rejected in found:
+        with suppress(LakeportError):  # a mark for `show` and `export`; the table's commit decides
+            storage.put(replayed_key(rejected.run_id, rejected.stream), b"")
     return tuple(results)
 
 

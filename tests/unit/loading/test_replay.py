@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 import lakeport
 from lakeport.cli.app import main
-from lakeport.errors import InputError
+from lakeport.errors import InputError, SourceError
 from lakeport.loading.replay import export_quarantined
 
 PROPERTIES = {
@@ -198,6 +198,30 @@ def test_cells_that_nobody_touched_keep_their_json(tmp_path: Path) -> None:
     assert [json.loads(row["o"]["p"]) for row in found] == [1, [2], [3]]
     (left,) = lakeport.replay(lake, "t", run="r4")
     assert left.rejected == 1  # still in quarantine, and still wrong
+
+
+def test_what_was_replayed_is_marked_and_not_exported_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake, file = tmp_path / "lake", tmp_path / "a.csv"
+    bad = {"id": "x", "name": "a", "price": 1}
+    lakeport.land(singer(bad, PLAIN), lake, run_id="r", on_bad_record="quarantine")
+    assert [one.replayed for one in lakeport.quarantined(lake)] == [False]
+    assert main(["quarantine", "replay", str(lake), "t"]) == 0
+    assert "0 rows landed, 1 set aside again, as of run replay:r" in capsys.readouterr().out
+    assert [(one.run_id, one.replayed) for one in lakeport.quarantined(lake)] == [
+        ("r", True),
+        ("replay:r", False),
+    ]
+    assert main(["quarantine", "show", str(lake)]) == 0
+    assert "1 record, replayed of run r" in capsys.readouterr().out
+    assert export_quarantined(lake, "t", file) == 1  # those that are still wrong
+    corrected(file, (",x,", ",2,"))
+    (done,) = lakeport.replay(lake, "t", records_from=file)
+    assert (done.run_id, done.rows) == ("replay:r", 1)
+    with pytest.raises(SourceError, match=r"all records .* of table 't' were replayed"):
+        export_quarantined(lake, "t", tmp_path / "b.csv")
+    assert export_quarantined(lake, "t", tmp_path / "b.csv", run="r") == 1
 
 
 @pytest.mark.parametrize(
