@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import lakeport
-from tests.browser.kit import Reader
+from tests.browser.kit import PHONE, Reader
 from tests.browser.lakes import Site, page_of, served
 from tests.long_table import write_long_table
 
@@ -101,11 +101,11 @@ def test_a_version_says_which_columns_came(reader: Reader, site: Site) -> None:
 
 def test_a_command_is_copied(reader: Reader, site: Site, lake: Path) -> None:
     page = site.open(reader, ORDERS, permissions=["clipboard-read", "clipboard-write"])
-    command = page.locator(".command:visible", has_text="table optimize")
+    command = page.locator(".command:visible", has_text="table show")
     command.get_by_role("button").click()
     expect(command.get_by_role("button")).to_have_text("Copied")
     uri = lake / "sales" / "orders"
-    assert page.evaluate("navigator.clipboard.readText()") == f"lakeport table optimize {uri}"
+    assert page.evaluate("navigator.clipboard.readText()") == f"lakeport table show {uri}"
 
 
 def test_times_are_those_of_the_readers_zone(reader: Reader, site: Site, lake: Path) -> None:
@@ -161,6 +161,28 @@ def test_masked_pages_show_no_value(reader: Reader, lake: Path, tmp_path: Path) 
 def test_a_title_that_sorts_is_named_by_its_column_alone(reader: Reader, in_file: Site) -> None:
     titles = in_file.open(reader).locator("table.lake thead th")
     assert titles.nth(2).get_by_role("button", name="rows", exact=True).count() == 1
+
+
+_LINES = "elements => elements.map(each => each.getClientRects().length)"
+_ROOM = "(element) => innerWidth - element.getBoundingClientRect().right"
+_GAPS = """tiles => {
+  const box = tiles[0].parentElement.getBoundingClientRect();
+  const rows = Object.groupBy(tiles, tile => tile.offsetTop);
+  return Object.values(rows).map(row => box.right - row.at(-1).getBoundingClientRect().right);
+}"""
+
+
+def test_on_a_phone_ids_stay_whole_errors_wrap_and_tiles_fill_their_row(
+    reader: Reader, in_file: Site
+) -> None:
+    page = in_file.open(reader, "/", PHONE)
+    ids = page.locator(".run .id a:visible")
+    assert set(ids.evaluate_all(_LINES)) == {1}
+    assert page.locator(".why:visible").first.evaluate(_ROOM) >= 0
+    gaps = page.locator(".facts:visible").first.locator("> div").evaluate_all(_GAPS)
+    assert max(map(abs, gaps)) < 1
+    box = page.locator(".scroll:visible").first
+    assert "gradient" in box.evaluate("element => getComputedStyle(element).backgroundImage")
 
 
 def test_an_empty_lake_says_so(reader: Reader, tmp_path: Path) -> None:

@@ -104,6 +104,7 @@ def draw_bars(
         height,
         _build_grid(box, top, format_count, *drawn),
         *_build_tick_labels(ticks, height),
+        class_="chart bars",
     )
 
 
@@ -321,13 +322,13 @@ def _build_time_ticks(last_seconds: float) -> Ticks:
     ]
 
 
-def _build_picture(label: str, height: float, *parts: object) -> Markup:
+def _build_picture(label: str, height: float, *parts: object, class_: str = "chart") -> Markup:
     """Build an SVG chart as wide as the page, with `label` as its accessible label."""
     return build_tag(
         "svg",
         *parts,
         xmlns="http://www.w3.org/2000/svg",
-        class_="chart",
+        class_=class_,
         role="img",
         aria_label=label,
         width="100%",
@@ -369,7 +370,7 @@ def _build_grid(
         y = _TOP + height * (1 - share)
         lines.append(build_tag("line", x1="0", x2="100%", y1=f"{y:g}", y2=f"{y:g}", class_="rule"))
         if share == 1 or (share and top * share == int(top * share)):  # there are no 2.5 files
-            words.append(_build_label(format_value(top * share), 0, y - 3))
+            words.append(_build_label(format_value(top * share), 0, y - 3, "scale"))
     return join_markup([*lines, *drawn, *words])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC
 from typing import Any
@@ -54,7 +54,31 @@ def render_run_page(
         ],
         samples=shown,
         command=shlex.join(run.command or ()),
+        undo=list_undo_commands(run),
     )
+
+
+def list_undo_commands(run: RunFacts, undone: Iterable[str] = ()) -> list[tuple[str, str]]:
+    """Return (purpose, command line) pairs that take a run's rows out of its tables again.
+
+    Tables out of which they are taken already have none; `undone` has URIs of further ones.
+    """
+    undone = {*undone, *(each["table"] for each in run.undone)}
+    told: dict[str, tuple[str, str]] = {}
+    for stream in run.streams:
+        uri = stream.table.rstrip("/")
+        if uri in undone or not (stream.rows or stream.removed_files):
+            continue
+        name, quoted = _get_table_name(uri), shlex.quote(uri)
+        told[uri] = (
+            (f"Take away {name}, which the run made", f"lakeport table drop {quoted}")
+            if stream.first_version == 0
+            else (
+                f"Take its rows out of {name}",
+                f"lakeport table undo {quoted} {shlex.quote(run.run_id)}",
+            )
+        )
+    return list(told.values())
 
 
 def render_run_part(run: RunFacts) -> Markup:
@@ -166,6 +190,7 @@ class LoadBox:
         state: `ok`, `failed`, or empty for neither.
         columns: column -> type.
         error: `type`, `message` and `hint` of its error; None if it did not fail.
+        undo: purpose and command line of each command that undoes it.
     """
 
     name: str
@@ -176,6 +201,7 @@ class LoadBox:
     columns: Mapping[str, str] = field(default_factory=dict)
     warnings: Sequence[str] = ()
     error: Mapping[str, Any] | None = None
+    undo: Sequence[tuple[str, str]] = ()
 
 
 def render_plan_page(plan: Plan) -> Markup:

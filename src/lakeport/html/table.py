@@ -87,7 +87,7 @@ def _draw_growth(facts: TableFacts) -> Markup:
 
 def _list_totals(facts: TableFacts) -> list[tuple[str, object]]:
     """Return (label, value) pairs of a table's format, rows, size, files and version."""
-    few = f", {format_count(facts.small_files)} small" if facts.small_files else ""
+    few = f", {format_count(facts.small_files)} small" if facts.warning else ""
     told: list[tuple[str, object]] = [
         ("format", facts.format),
         ("rows", format_count(facts.rows)),
@@ -123,20 +123,19 @@ def _list_commands(facts: TableFacts) -> list[tuple[str, str]]:
     told = [("Show it in a terminal", f"lakeport table show {uri}")]
     if not facts.versions:
         return [*told, ("Show some rows", f"lakeport table preview {uri}")]
-    newest = facts.versions[-1]
+    if facts.warning:  # merging a few saves nothing
+        words = f"Merge its {pluralize(facts.small_files, 'small file')}"
+        told.append((words, f"lakeport table optimize {uri}"))
     told += [
-        (
-            f"Merge its {pluralize(facts.small_files, 'small file')}",
-            f"lakeport table optimize {uri}",
-        ),
         ("See which files nobody needs any more", f"lakeport table vacuum {uri} --dry-run"),
         ("Delete them", f"lakeport table vacuum {uri}"),
     ]
-    if newest.run_id and newest.number:
-        line = f"lakeport table undo {uri} {shlex.quote(newest.run_id)}"
-        told.append((f"Undo the newest run, {newest.run_id}", line))
-    if len(facts.versions) > 1:
-        before = facts.versions[-2].number
-        line = f"lakeport table restore {uri} --version {before}"
-        told.append((f"Bring back version {before:,}", line))
-    return told
+    last = next((version for version in reversed(facts.versions) if version.changed), None)
+    if last is None or last is facts.versions[0]:
+        return told
+    if last.run_id:
+        line = f"lakeport table undo {uri} {shlex.quote(last.run_id)}"
+        told.append((f"Undo the newest run, {last.run_id}", line))
+    before = last.number - 1
+    line = f"lakeport table restore {uri} --version {before}"
+    return [*told, (f"Bring back version {before:,}", line)]

@@ -40,7 +40,7 @@ from lakeport.lake.snapshots import (
     format_arrow_type,
     summarise_file_sizes,
 )
-from lakeport.lake.versions import TableVersions
+from lakeport.lake.versions import MAINTENANCE, TableVersions
 from lakeport.schema.hints import format_command
 from lakeport.schema.rebase import HybridCalendar
 from lakeport.schema.spark_schema import NULL_FOLDER, to_spark_json
@@ -522,14 +522,25 @@ def _build_version(version: TableVersion, columns: tuple[str, ...]) -> VersionFa
         columns=columns,
         run_id=(mark.run_id or mark.batch_id or None) if mark else None,
         state=None if state is None else state.decode("utf-8", "replace"),
+        changed=bool(version.added.files or version.removed.files or columns)
+        and info.get("operation") not in MAINTENANCE,
     )
 
 
 def _format_operation(info: Mapping[str, Any]) -> str:
-    """Format a commit's operation and mode, such as `WRITE, Append`; empty if it has neither."""
+    """Format a commit's operation and mode; empty if it has neither.
+
+    >>> _format_operation({"operation": "WRITE", "operationParameters": {"mode": "Append"}})
+    'WRITE, Append'
+    >>> _format_operation({"operation": "VACUUM END"})
+    'VACUUM, end'
+    """
     parameters = _to_mapping(info.get("operationParameters"))
     mode = parameters.get("mode") or parameters.get("outputMode")
-    return ", ".join(str(word) for word in (info.get("operation"), mode) if word)
+    operation = str(info.get("operation") or "")
+    if operation.startswith("VACUUM "):  # each makes two versions
+        operation, mode = "VACUUM", operation.removeprefix("VACUUM ").lower()
+    return ", ".join(str(word) for word in (operation, mode) if word)
 
 
 def _list_readers(protocol: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -131,6 +131,7 @@ class VersionFacts:
         columns: columns that came, went or got another type with it, in words.
         run_id: id or name of the run that made it; None for other programs.
         state: the Singer STATE that it carries, as JSON text; None for none.
+        changed: whether it changed rows or columns, which maintenance such as VACUUM does not.
     """
 
     number: int
@@ -146,6 +147,7 @@ class VersionFacts:
     columns: tuple[str, ...] = ()
     run_id: str | None = None
     state: str | None = None
+    changed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

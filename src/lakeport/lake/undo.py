@@ -24,7 +24,7 @@ from lakeport.engine.threads import require_spark
 from lakeport.errors import CommitConflict, SourceError
 from lakeport.lake.records import RestoreReport, UndoReport
 from lakeport.lake.snapshots import classify_data_file
-from lakeport.lake.versions import build_history_entry
+from lakeport.lake.versions import MAINTENANCE, build_history_entry
 from lakeport.schema.hints import format_command
 from lakeport.units import pluralize
 from lakeport.writers.delta.commit import TableTransaction
@@ -35,7 +35,6 @@ from lakeport.writers.files.manifests import iterate_manifests
 if TYPE_CHECKING:
     from lakeport.lake.location import TableLocation
 
-_HARMLESS = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "REORG"})
 _OURS = "lakeport:"
 _SHOWN = 10
 
@@ -64,7 +63,7 @@ def find_run_versions(commits: Iterable[Commit], run_id: str, uri: str) -> tuple
             since = []
         else:
             known.update(dict.fromkeys(name))
-            if commit.info.get("operation") not in _HARMLESS:
+            if commit.info.get("operation") not in MAINTENANCE:
                 since.append(commit)
     if not mine and undone_by >= 0:
         raise SourceError(
@@ -102,7 +101,7 @@ def find_last_run(commits: Iterable[Commit], uri: str) -> str:
         SourceError: the log has no run, or another program has changed the table since.
     """
     for commit, void_by in _mark_void_commits(commits):
-        if void_by >= 0 or commit.info.get("operation") in _HARMLESS:
+        if void_by >= 0 or commit.info.get("operation") in MAINTENANCE:
             continue
         if name := next(iter(_list_run_names(commit)), ""):
             return name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
+from typing import Final
 
 from lakeport.delta_log.reader import Commit, DeltaLog, LogFiles
 from lakeport.errors import ConfigError, SourceError
@@ -12,6 +13,9 @@ from lakeport.lake.records import HistoryEntry, SingerState
 from lakeport.lake.snapshots import FilesSnapshot
 from lakeport.lake.tables import missing_table_error, several_tables_error
 from lakeport.model import Storage
+
+MAINTENANCE: Final = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "REORG"})
+"""Operations of commits that change no row of a table."""
 
 
 @dataclass(frozen=True)

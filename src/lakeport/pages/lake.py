@@ -21,7 +21,7 @@ from lakeport.html import document
 from lakeport.html.charts import draw_bars, draw_sparkline
 from lakeport.html.document import Href, Page, read_asset, render_template
 from lakeport.html.facts import MOST_POINTS, parse_run_facts
-from lakeport.html.run import LoadBox, render_run_page
+from lakeport.html.run import LoadBox, list_undo_commands, render_run_page
 from lakeport.html.table import Preview, render_table_page
 from lakeport.html.text import build_tag, format_age, format_duration, truncate
 from lakeport.lake.facts import format_value, read_table_facts
@@ -105,7 +105,8 @@ def build_pipeline_run_page(
         ("set aside", format_count(report["rejected"])),
         ("took", format_duration(report["seconds"])),
     ]
-    boxes = [_build_finished_box(load, links or {}) for load in loads]
+    undone = [str(each["table"]) for each in report.get("undone", ())]
+    boxes = [_build_finished_box(load, links or {}, undone) for load in loads]
     title, file, warnings = f"Run {report['run_id']}", report["file"], report["warnings"]
     body = render_template(
         _LOADS, title=title, file=file, totals=totals, loads=boxes, warnings=warnings
@@ -113,8 +114,13 @@ def build_pipeline_run_page(
     return Page(path, title, body)
 
 
-def _build_finished_box(load: Mapping[str, Any], links: Mapping[str, str]) -> LoadBox:
-    """Build the box of a load that has ended; `links` has run ids with their URLs."""
+def _build_finished_box(
+    load: Mapping[str, Any], links: Mapping[str, str], undone: Sequence[str]
+) -> LoadBox:
+    """Build the box of a load that has ended, in whose run the tables `undone` were undone.
+
+    `links` has run ids with their URLs.
+    """
     outcome = load["outcome"]
     own = str((load.get("report") or load)["run_id"] or "")
     landed = f"{outcome}, {pluralize(load['rows'], 'row')}, {format_duration(load['seconds'])}"
@@ -129,6 +135,7 @@ def _build_finished_box(load: Mapping[str, Any], links: Mapping[str, str]) -> Lo
     ]
     streams = (load.get("report") or {}).get("streams", ())
     facts += [("note", words) for stream in streams for words in stream["notes"]]
+    run = parse_run_facts(load.get("report") or {})
     return LoadBox(
         load["load"],
         load.get("uses", ()),
@@ -138,6 +145,7 @@ def _build_finished_box(load: Mapping[str, Any], links: Mapping[str, str]) -> Lo
         {name: type_ for stream in streams for name, type_ in stream["columns"].items()},
         [words for stream in streams for words in stream["warnings"]],
         load["error"],
+        list_undo_commands(run, undone) if run else (),
     )
 
 
