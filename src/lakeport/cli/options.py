@@ -38,7 +38,7 @@ LogFormatName = Annotated[
     typer.Option(
         "--log-format",
         metavar="text|json",
-        help="Log JSON lines on standard error, in place of text and progress.",
+        help="Log JSON lines on standard error, not text; LAKEPORT_LOG_FORMAT does so, too.",
     ),
 ]
 MetricsFile = Annotated[

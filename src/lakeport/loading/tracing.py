@@ -124,15 +124,18 @@ def _attributes(**values: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def trace_run(run: str, file: str) -> Iterator[None]:
-    """Context manager: loads that begin in its body are below one span, of a lake file's run."""
+def trace_run(run: str, file: str) -> Iterator[Callable[..., None]]:
+    """Context manager: loads that begin in its body are below one span, of a lake file's run.
+
+    Yields a function that adds values to the span, by their names.
+    """
     tracer = trace.get_tracer(_NAME, __version__)
     values = _attributes(run_id=run, file=file)
     with tracer.start_as_current_span(
         "lakeport run", attributes=values, record_exception=False, set_status_on_exception=False
     ) as span:
         try:
-            yield
+            yield lambda **values: span.set_attributes(_attributes(**values))
         except BaseException as error:
             _mark_failed(span, Failure.of(error))
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 
 from lakeport.loading.telemetry import attribute_to_run, is_traced, log_event
@@ -19,6 +19,7 @@ def watch_run(run: str, file: str, loads: Collection[str]) -> Iterator[PipelineO
         loads: names of the loads that it has to do.
     """
     log, error_type = _RunLog(run), None
+    describe: Callable[..., None] | None = None
     text = f"run {run} begins: {', '.join(loads)} of {file}"
     log_event(logging.INFO, "run.begin", text, run=run, file=file, loads=len(loads))
     with ExitStack() as stack:
@@ -26,14 +27,16 @@ def watch_run(run: str, file: str, loads: Collection[str]) -> Iterator[PipelineO
         if is_traced():
             from lakeport.loading.tracing import trace_run
 
-            stack.enter_context(trace_run(run, file))
+            describe = stack.enter_context(trace_run(run, file))
         try:
             yield log
         except BaseException as error:
             error_type = type(error).__name__
             raise
         finally:
-            log.end(error_type)
+            sums = log.end(error_type)
+            if describe is not None:
+                describe(**sums)
 
 
 class _RunLog(PipelineObserver):
@@ -67,18 +70,22 @@ class _RunLog(PipelineObserver):
         """Keep the report until the run's end."""
         self._report = report
 
-    def end(self, error_type: str | None) -> None:
-        """Log the run's end, with the type of the error that ended it; None for a run without."""
-        report, outcome = self._report, "failed" if error_type else "ok"
+    def end(self, error_type: str | None) -> dict[str, int]:
+        """Log the run's end, and the type of the error that ended it, if any; return its sums."""
+        sums, outcome = {}, "failed" if error_type else "ok"
+        if self._report is not None:
+            landings = [load.landing for load in self._report.loads if load.landing]
+            names = ("rows", "bytes", "rejected")
+            sums = {name: sum(getattr(one, name) for one in landings) for name in names}
+            sums["failed"] = len(self._report.failed)
         log_event(
             logging.ERROR if error_type else logging.INFO,
             "run.end",
             f"run {self._run} ended: {outcome}",
             run=self._run,
             outcome=outcome,
-            rows=report and report.rows,
-            rejected=report and report.rejected,
-            failed=report and len(report.failed),
-            seconds=report and round(report.seconds, 3),
+            seconds=self._report and round(self._report.seconds, 3),
             error_type=error_type,
+            **sums,
         )
+        return sums

@@ -130,6 +130,7 @@ def test_a_run_is_one_trace_at_the_receiver(folder: Path, receiver: Receiver) ->
     assert attributes(batch)["lakeport.rows"] == 2
     assert [loads[name].status.code for name in ("people", "gone")] == [0, 2]
     assert run.status.message == "LoadsFailed"
+    assert attributes(run)["lakeport.rows"] == 2
     assert receiver.services == {"lakeport"}
     assert receiver.sums["lakeport.rows"] == 2
     assert receiver.sums["lakeport.loads"] == 2
