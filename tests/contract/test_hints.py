@@ -210,7 +210,7 @@ NAMING = {
     "says which option of the command is wrong": """cli/jars mage/flags
         sources/files/declared_columns""",
     "names the command in general": """pages/serve cli/output/help
-        loading/corrections""",
+        loading/corrections writers/files/journal""",
     "needs a server or a terminal": """cli/pages pages/address""",
     "needs another Spark, or a warm session": """cli/warm host/warm loading/check
         engine/threads schema/rebase engine/failures
