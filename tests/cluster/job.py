@@ -12,12 +12,17 @@ from pyspark.sql import SparkSession
 import lakeport
 from lakeport.errors import ConfigError
 
-spark = SparkSession.builder.appName("orders").getOrCreate()
 bucket = os.environ["JOB_BUCKET"]
 target = {"destination": "amazon_s3", "bucket": bucket, "object_key_path": "lake"}
 spool = f"s3://{bucket}/spool"
 found = {}
 
+# Nobody has built a session yet: lakeport builds that of `spark-submit`.
+files = lakeport.land(f"s3://{bucket}/in/*.csv", to=target, spool_uri=spool, table="files")
+found["files"] = files.rows
+
+spark = SparkSession.builder.getOrCreate()
+found["name"] = spark.sparkContext.appName
 frame = spark.range(1000, numPartitions=3).withColumnRenamed("id", "number")
 found["frame"] = lakeport.land(frame, to=target, table="frame").rows
 
@@ -25,9 +30,6 @@ lines = [json.dumps({"type": "SCHEMA", "stream": "s", "schema": {"properties": {
 lines += [json.dumps({"type": "RECORD", "stream": "s", "record": {"n": n}}) for n in range(5)]
 stream = io.BytesIO("\n".join(lines).encode() + b"\n")
 found["stream"] = lakeport.land(stream, to=target, spool_uri=spool).rows
-
-files = lakeport.land(f"s3://{bucket}/in/*.csv", to=target, spool_uri=spool, table="files")
-found["files"] = files.rows
 
 delta = {**target, "destination": "delta_lake_s3"}
 found["delta"] = lakeport.land(frame, to=delta, table="delta").rows

@@ -24,7 +24,7 @@ def test_a_submitted_job_lands_everything(
     client.put_object(Bucket=bucket.name, Key="in/a.csv", Body=b"id\n1\n2\n")
     client.put_object(Bucket=bucket.name, Key="in/b.csv", Body=b"id\n3\n")
     settings = {**cluster.settings(), "spark.eventLog.enabled": "true"}
-    settings["spark.pyspark.driver.python"] = sys.executable
+    settings |= {"spark.pyspark.driver.python": sys.executable, "spark.app.name": "orders"}
     for side in ("driver", "executor"):
         settings[f"spark.{side}.extraJavaOptions"] = " ".join(SHORT_LIVED)
     settings |= {"spark.eventLog.dir": tmp_path.as_uri(), "spark.eventLog.compress": "false"}
@@ -44,6 +44,7 @@ def test_a_submitted_job_lands_everything(
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert (found["frame"], found["stream"], found["files"], found["after"]) == (1000, 5, 3, 7)
+    assert found["name"] == "orders"
     assert sorted(bucket.rows("frame")["number"].to_pylist()) == list(range(1000))
     assert sorted(bucket.rows("files")["id"].to_pylist()) == [1, 2, 3]
     for named in (

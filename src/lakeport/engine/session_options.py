@@ -12,6 +12,7 @@ from lakeport.engine.spark.settings import (
     OPTION_SOURCE,
     add_settings,
     check_settings,
+    is_submitted,
     lake_settings,
 )
 
@@ -28,7 +29,7 @@ def read_session_options(names: Iterable[str]) -> dict[str, str]:
     Empty without such a session, and for lakeport's own. Left out are Hadoop's defaults, variables
     of the environment, and options that lakeport has set.
     """
-    if "pyspark" not in sys.modules:
+    if "pyspark" not in sys.modules and not is_submitted():
         return {}
     from lakeport.engine.spark.session import DriverSession
 

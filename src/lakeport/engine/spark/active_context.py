@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 from lakeport.engine.spark.jvm import jars
 from lakeport.engine.spark.jvm.calls import java_class
 from lakeport.engine.spark.jvm.versions import SparkBuild
-from lakeport.engine.spark.settings import DELTA_SETTINGS, LOG_STORE, LOG_STORE_SETTINGS
+from lakeport.engine.spark.settings import (
+    DELTA_SETTINGS,
+    LOG_STORE,
+    LOG_STORE_SETTINGS,
+    is_submitted,
+)
 from lakeport.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -65,6 +70,17 @@ def find_context() -> SparkContext | None:
     if context is None or getattr(context, "_jsc", None) is None or _drop_parents_context(context):
         return None
     return context
+
+
+def join_submitted_session() -> None:
+    """Build the session of a process that `spark-submit` has started, if it has built none yet."""
+    if not is_submitted() or find_context() is not None:
+        return
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._gateway is None:  # a fork has its parent's, which it must not use
+        SparkSession.builder.getOrCreate()
 
 
 def _drop_parents_context(context: SparkContext) -> bool:

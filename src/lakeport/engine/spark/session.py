@@ -153,6 +153,8 @@ class DriverSession:
             MissingDependency: there is no Java that Spark runs on, or no jars for a need.
         """
         with cls._changed:
+            if cls._current is None:
+                active_context.join_submitted_session()
             while True:
                 current = cls._current
                 if current is not None and current._suits(request):
@@ -202,6 +204,7 @@ class DriverSession:
         own = cls._current
         if own is not None and own._begun and not (own.adopted or own._stopped):
             return None
+        active_context.join_submitted_session()
         if active_context.find_context() is None:
             return None
         from pyspark.sql import SparkSession

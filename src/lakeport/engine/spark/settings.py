@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -80,6 +81,11 @@ _DELTA_TUNING: Final = {
     "spark.databricks.delta.allFilesInCrc.enabled": "false",
     "spark.databricks.delta.v2.enableMode": "NONE",
 }
+
+
+def is_submitted() -> bool:
+    """Whether `spark-submit` has started this process, and with it a JVM that PySpark may join."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def session_settings(
