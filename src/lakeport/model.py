@@ -530,6 +530,9 @@ class EngineReport:
         application: Spark's application id; empty for threads, and where Spark never started.
         jobs: jobs of the load; 0 for threads.
         tasks: tasks of the load.
+        ui: URL of Spark's UI while the application runs; empty without one.
+        history: URL of the application at Spark's history server; empty where Spark's settings
+            name none.
     """
 
     name: str = ""
@@ -538,6 +541,8 @@ class EngineReport:
     application: str = ""
     jobs: int = 0
     tasks: int = 0
+    ui: str = ""
+    history: str = ""
 
     @property
     def info(self) -> str:
@@ -550,6 +555,12 @@ class EngineReport:
         facts = {"engine": self.name, "master": self.master, "application": self.application}
         return {name: value for name, value in facts.items() if value}
 
+    @property
+    def title(self) -> str:
+        """The engine's name and version in words, such as `Spark 4.2.0`; empty if unknown."""
+        names = {"spark": "Spark", "connect": "Spark Connect", "threads": "threads of the process"}
+        return f"{names.get(self.name, self.name)} {self.version}".rstrip()
+
     def __str__(self) -> str:
         """Return the engine, jobs and tasks in words.
 
@@ -561,8 +572,7 @@ class EngineReport:
         tasks = pluralize(self.tasks, "task")
         if self.name not in ("spark", "connect"):
             return f"by threads of this process, {tasks}"
-        name = "Spark" if self.name == "spark" else "Spark Connect"
-        facts = filter(None, (f"{name} {self.version}".rstrip(), self.master))
+        facts = filter(None, (self.title, self.master))
         return f"by {', '.join(facts)}, {pluralize(self.jobs, 'job')}, {tasks}"
 
 

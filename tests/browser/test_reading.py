@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -11,7 +12,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import lakeport
-from tests.browser.kit import PHONE, Reader
+from lakeport.host.activity import Activity
+from lakeport.loading.progress import ProgressState, SharedProgress
+from lakeport.model import EngineReport
+from tests.browser.kit import PHONE, Reader, assert_accessible, assert_fits
 from tests.browser.lakes import Site, page_of, served
 from tests.long_table import write_long_table
 
@@ -183,6 +187,33 @@ def test_on_a_phone_ids_stay_whole_errors_wrap_and_tiles_fill_their_row(
     assert max(map(abs, gaps)) < 1
     box = page.locator(".scroll:visible").first
     assert "gradient" in box.evaluate("element => getComputedStyle(element).backgroundImage")
+
+
+def test_a_running_load_is_shown_until_it_ends(
+    reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKEPORT_CACHE", str(tmp_path / "cache"))
+    lakeport.land([{"id": 1}], tmp_path / "lake", table="people")
+    engine = EngineReport("spark", "4.2.0", ui="http://127.0.0.1:4040")
+    with served(tmp_path / "lake") as address:
+        page = reader.open(address, PHONE)
+        running = page.locator(".running")
+        expect(running).to_be_hidden()
+        shared = SharedProgress("monday", str(tmp_path / "lake"), lambda: engine)
+        elsewhere = SharedProgress("tuesday", str(tmp_path / "lake2"), lambda: engine)
+        now = time.monotonic()
+        doing = Activity("reading", "people.csv", now, total=8, done=4)
+        for each in (shared, elsewhere):
+            each.draw(ProgressState("landing", now, now + 2, (doing,)))
+        expect(running.get_by_role("heading")).to_have_text(["Running now", "monday"])
+        expect(running).to_contain_text("Spark 4.2.0")
+        expect(running.get_by_role("link", name="Spark's UI")).to_be_visible()
+        expect(running.get_by_role("progressbar")).to_have_attribute("value", "0.5")
+        assert_accessible(page)
+        assert_fits(page)
+        shared.clear()
+        expect(page.get_by_text("A load has ended. See its run")).to_be_visible()
+        expect(running).to_be_hidden()
 
 
 def test_an_empty_lake_says_so(reader: Reader, tmp_path: Path) -> None:

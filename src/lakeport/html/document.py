@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from lakeport import units
 from lakeport.html import text
-from lakeport.html.text import build_tag
+from lakeport.html.text import build_tag, join_markup
 from lakeport.version import __version__
 
 _ICON = "data:image/svg+xml," + quote(
@@ -51,7 +51,7 @@ def render_template(template: str, **facts: Any) -> Markup:
 
 @cache
 def read_asset(name: str) -> str:
-    """Read a file that pages need: `theme.css` or `page.js`."""
+    """Read a file that pages need: `theme.css`, `page.js` or `live.js`."""
     return files("lakeport.html").joinpath("assets", name).read_text("utf-8")
 
 
@@ -88,7 +88,8 @@ def _environment() -> Environment:
 def build_linked_document(page: Page, trail: Trail, href: Href) -> str:
     """Build a page's HTML document for the web server: style and script are linked."""
     style = build_tag("link", rel="stylesheet", href=href("/assets/theme.css"))
-    script = build_tag("script", src=href("/assets/page.js"))
+    scripts = (href("/assets/page.js"), href("/assets/live.js"))
+    script = join_markup(build_tag("script", src=each) for each in scripts)
     return _build_document(page, trail, href, style=style, script=script, policy="")
 
 

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from lakeport.html.charts import draw_rate, draw_timeline, get_stage_class, order_stages
 from lakeport.html.document import render_template
 from lakeport.html.facts import BadSample, RunFacts
-from lakeport.html.text import build_time_tag, format_duration
+from lakeport.html.text import build_tag, build_time_tag, format_duration
 from lakeport.model import Span, StreamReport
 from lakeport.units import format_count, format_size, pluralize
 
@@ -83,14 +83,16 @@ def list_undo_commands(run: RunFacts, undone: Iterable[str] = ()) -> list[tuple[
 
 def render_run_part(run: RunFacts) -> Markup:
     """Render a run for notebooks: figures, timeline and tables."""
-    return render_template("part_run.html", **_collect_facts(run, {}))
+    return render_template("part_run.html", **_collect_facts(run, {}, is_live=True))
 
 
-def _collect_facts(run: RunFacts, pages: Mapping[str, str]) -> dict[str, Any]:
+def _collect_facts(
+    run: RunFacts, pages: Mapping[str, str], *, is_live: bool = False
+) -> dict[str, Any]:
     """Return a run's template variables; `pages` has the page path of each table's URI."""
     return {
         "r": run,
-        "totals": _list_totals(run),
+        "totals": _list_totals(run, is_live=is_live),
         "warnings": [
             *run.warnings,
             *(f"{each.stream}: {words}" for each in run.streams for words in each.warnings),
@@ -101,8 +103,11 @@ def _collect_facts(run: RunFacts, pages: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _list_totals(run: RunFacts) -> list[tuple[str, object]]:
-    """Return (label, value) pairs of a run's result, rows, size, time and engine."""
+def _list_totals(run: RunFacts, *, is_live: bool) -> list[tuple[str, object]]:
+    """Return (label, value) pairs of a run's result, rows, size, time and engine.
+
+    Spark's UI is linked only if `is_live`: the run's process still goes on.
+    """
     undone = [("undone in", each.get("table", "").rpartition("/")[2]) for each in run.undone]
     told: list[tuple[str, object]] = [
         ("result", "ok" if run.ok else "failed"),
@@ -121,6 +126,9 @@ def _list_totals(run: RunFacts) -> list[tuple[str, object]]:
         told.append(("run by", str(run.engine).removeprefix("by ")))
     if run.engine.application:
         told.append(("application", run.engine.application))
+    for title, url in (("Spark's UI", run.engine.ui), ("history server", run.engine.history)):
+        if url.startswith(("http://", "https://")) and (is_live or title != "Spark's UI"):
+            told.append((title, build_tag("a", url, href=url)))
     if run.parser:
         told.append(("read by", f"{run.parser} parser"))
     return told

@@ -109,6 +109,8 @@ def _list_totals(facts: TableFacts) -> list[tuple[str, object]]:
         told.append(("version", f"{format_count(facts.versions[-1].number)}{older}"))
     if facts.last_change is not None:
         told.append(("last change", build_time_tag(facts.last_change)))
+    if facts.last_writer:
+        told.append(("written by", facts.last_writer))
     return told
 
 

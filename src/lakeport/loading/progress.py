@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import glob
 import html
+import json
 import os
+import platform
+import secrets
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from itertools import zip_longest
-from typing import Any, Protocol, TextIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from lakeport.host.activity import Activity, current_activities
+from lakeport.host.activity import Activity, current_activities, current_load
+from lakeport.host.process import is_running
+from lakeport.host.scratch import cache_folder
+
+if TYPE_CHECKING:
+    from lakeport.model import EngineReport
 
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 _MOST_ACTIVITIES = 4  # shown at once
@@ -27,6 +38,8 @@ _OFF = frozenset({"off", "false", "no", "0"})
 _ON = frozenset({"on", "true", "yes", "1"})
 _INTERVAL_SECONDS = 0.2
 _UNLIMITED_COLUMNS = 10_000
+_SHARE_SECONDS = 1.0
+_SILENT_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +320,116 @@ class Lines:
 
     def clear(self) -> None:
         """Do nothing: lines that are written stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningLoad:
+    """A load of this user on this machine that goes on, as `SharedProgress` tells of it.
+
+    Attributes:
+        process: id of its process.
+        run_id: id or name of its run.
+        target: URI of the lake.
+        started: when it began, UTC.
+        engine: the engine's name and version, such as `Spark 4.2.0`.
+        ui: URL of Spark's UI; empty without one.
+        lines: text of each activity, with the share that is done, from 0 to 1, or None.
+    """
+
+    process: int
+    run_id: str
+    target: str
+    started: datetime
+    engine: str = ""
+    ui: str = ""
+    lines: Sequence[tuple[str, float | None]] = ()
+
+
+class SharedProgress:
+    """Display that writes a load's progress to a file, for the pages of this user's `lakeport ui`.
+
+    Once a second, after the first one, into the cache folder; removed at the end. The files of
+    killed loads are removed by who lists them.
+    """
+
+    def __init__(self, run_id: str, target: str, report_engine: Callable[[], EngineReport]) -> None:
+        name = f"{platform.node()}-{os.getpid()}-{secrets.token_hex(4)}.json"
+        self._file = _running_folder() / name
+        self._load = RunningLoad(os.getpid(), run_id, target, datetime.now(UTC))
+        self._name = current_load()
+        self._report_engine = report_engine
+        self._next = time.monotonic() + _SHARE_SECONDS
+
+    def draw(self, state: ProgressState) -> None:
+        """Write the file, if a second has passed; OSError ends it."""
+        if state.now < self._next:
+            return
+        self._next = state.now + _SHARE_SECONDS
+        own = tuple(each for each in state.activities if each.load == self._name)
+        state = replace(state, activities=own)
+        shares = [each.share for each in newest_activities(state)]
+        texts = format_lines(state, _UNLIMITED_COLUMNS)
+        engine = self._report_engine()
+        load = replace(
+            self._load,
+            engine=engine.title,
+            ui=engine.ui,
+            lines=tuple(zip_longest(texts, shares[: len(texts)])),
+        )
+        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = self._file.with_suffix(".tmp")
+        temporary.write_text(json.dumps(asdict(load), default=datetime.isoformat), "utf-8")
+        temporary.replace(self._file)
+
+    def clear(self) -> None:
+        """Remove the file."""
+        with suppress(OSError):
+            self._file.unlink(missing_ok=True)
+
+
+def list_running_loads() -> list[RunningLoad]:
+    """List the loads of this user on this machine that go on, oldest first.
+
+    A load that has said nothing for 15 seconds is left out; the files of killed ones are removed.
+    """
+    import msgspec  # not needed while a command starts
+
+    found = []
+    for file in _running_folder().glob(f"{glob.escape(platform.node())}-*.json"):
+        with suppress(OSError, msgspec.MsgspecError):
+            fresh = time.time() - file.stat().st_mtime < _SILENT_SECONDS
+            load = msgspec.json.decode(file.read_bytes(), type=RunningLoad)
+            if not is_running(load.process):
+                file.unlink()
+            elif fresh:
+                found.append(load)
+    return sorted(found, key=lambda load: load.started)
+
+
+def _running_folder() -> Path:
+    """Return the folder with the files of this user's running loads, which may not exist yet."""
+    return cache_folder() / "running"
+
+
+@contextmanager
+def share_progress(
+    run_id: str, target: str, report_engine: Callable[[], EngineReport]
+) -> Iterator[None]:
+    """Tell this user's `lakeport ui` of a load's progress during the body, unless switched off.
+
+    Args:
+        run_id: id or name of its run.
+        target: URI of the lake.
+        report_engine: returns the engine's report; never waits.
+    """
+    if is_switched_off():
+        yield
+        return
+    progress = Progress(SharedProgress(run_id, target, report_engine), "landing").begin()
+    try:
+        yield
+    finally:
+        progress.end()
 
 
 def is_switched_off() -> bool:

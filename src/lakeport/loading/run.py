@@ -37,7 +37,7 @@ from lakeport.host.activity import activity, load_initializer
 from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.cancellation import Cancellation, wait_unless_interrupted
 from lakeport.loading.prepare import PreparedLoad, check_streams, prepare
-from lakeport.loading.progress import show_progress
+from lakeport.loading.progress import share_progress, show_progress
 from lakeport.loading.quarantine import Quarantine, RejectedKind, check_limit
 from lakeport.loading.report import Failure, LandingReport, Observer, fan_out, save_report
 from lakeport.loading.telemetry import watch_load
@@ -210,7 +210,8 @@ class _LoadRun:
         error: BaseException | None = None
         try:
             try:
-                self._land(source, options)
+                with share_progress(self.name, self.storage.uri(), self.engine.report):
+                    self._land(source, options)
             except KeyboardInterrupt:  # no retries of what is still asked, such as for the report
                 self.cancellation.cancel(None, self.engine, self.storage)
                 raise

@@ -28,6 +28,7 @@ from lakeport.lake.facts import format_value, read_table_facts
 from lakeport.lake.runs import list_loads, list_runs, read_bad_samples, read_run
 from lakeport.lake.snapshots import are_mostly_small, list_values
 from lakeport.lake.tables import list_tables, open_lake, table_as_lake_error
+from lakeport.loading.progress import list_running_loads
 from lakeport.schema.hints import format_command
 from lakeport.schema.types import is_number
 from lakeport.units import format_count, format_size, pluralize
@@ -47,7 +48,9 @@ _STATES: Final = {"landed": "ok", "failed": "failed", "interrupted": "failed"}
 
 _AS_TABLE: Final = ("which gives", "columns")
 
-_ASSETS = {"theme.css": "text/css", "page.js": "text/javascript"}
+_ASSETS = {"theme.css": "text/css", "page.js": "text/javascript", "live.js": "text/javascript"}
+_RUNNING: Final = "/running"
+"""Path of the page of running loads, which the lake's page asks for again and again."""
 _TABLE: Final = "/table/"
 _RUN: Final = "/run/"
 _RUNS = 200
@@ -95,6 +98,8 @@ def build_pipeline_run_page(
         links: run of a load -> the link to its page.
     """
     loads = [load for load in report["loads"] if load["outcome"] != "left out"]
+    runs = [parse_run_facts(load.get("report") or {}) for load in loads]
+    engines = dict.fromkeys(run.engine.title for run in runs if run and run.engine.name)
     totals = [
         ("loads", format_count(len(loads))),
         *(
@@ -104,9 +109,13 @@ def build_pipeline_run_page(
         ("rows", format_count(report["rows"])),
         ("set aside", format_count(report["rejected"])),
         ("took", format_duration(report["seconds"])),
+        *([("run by", ", ".join(engines))] if engines else []),
     ]
     undone = [str(each["table"]) for each in report.get("undone", ())]
-    boxes = [_build_finished_box(load, links or {}, undone) for load in loads]
+    boxes = [
+        _build_finished_box(load, links or {}, list_undo_commands(run, undone) if run else ())
+        for load, run in zip(loads, runs, strict=True)
+    ]
     title, file, warnings = f"Run {report['run_id']}", report["file"], report["warnings"]
     body = render_template(
         _LOADS, title=title, file=file, totals=totals, loads=boxes, warnings=warnings
@@ -115,11 +124,11 @@ def build_pipeline_run_page(
 
 
 def _build_finished_box(
-    load: Mapping[str, Any], links: Mapping[str, str], undone: Sequence[str]
+    load: Mapping[str, Any], links: Mapping[str, str], undo: Sequence[tuple[str, str]]
 ) -> LoadBox:
-    """Build the box of a load that has ended, in whose run the tables `undone` were undone.
+    """Build the box of a load that has ended.
 
-    `links` has run ids with their URLs.
+    `links` has run ids with their URLs, `undo` has the purposes and commands that undo it.
     """
     outcome = load["outcome"]
     own = str((load.get("report") or load)["run_id"] or "")
@@ -135,7 +144,6 @@ def _build_finished_box(
     ]
     streams = (load.get("report") or {}).get("streams", ())
     facts += [("note", words) for stream in streams for words in stream["notes"]]
-    run = parse_run_facts(load.get("report") or {})
     return LoadBox(
         load["load"],
         load.get("uses", ()),
@@ -145,7 +153,7 @@ def _build_finished_box(
         {name: type_ for stream in streams for name, type_ in stream["columns"].items()},
         [words for stream in streams for words in stream["warnings"]],
         load["error"],
-        list_undo_commands(run, undone) if run else (),
+        undo,
     )
 
 
@@ -174,11 +182,13 @@ class LakePages:
 
     def find_page(self, path: str) -> Page | None:
         """Build the page at a percent-decoded URL path; None if the path has no page."""
+        if path == _RUNNING:
+            return Page(path, "Running loads", self._render_running())
         if path == "/":
             return (
                 self.build_table_page("")
                 if self.is_table
-                else self.build_lake_page(self.list_runs(), quote)
+                else self.build_lake_page(self.list_runs(), quote, running=self._render_running())
             )
         if not all(map(_is_folder_name, path[1:].split("/"))):
             return None
@@ -213,14 +223,30 @@ class LakePages:
         return list_runs(self.storage, self.folder, _RUNS)
 
     def build_lake_page(
-        self, runs: Sequence[LakeRun], href: Href, tables: Sequence[LakeTable] | None = None
+        self,
+        runs: Sequence[LakeRun],
+        href: Href,
+        tables: Sequence[LakeTable] | None = None,
+        running: Markup | str = "",
     ) -> Page:
-        """Build the lake's page with `runs` and `tables`; None lists the tables itself."""
+        """Build the lake's page with `runs` and `tables`; None lists the tables itself.
+
+        `running` is the section of running loads, for a page that is served.
+        """
         tables = self.list_tables() if tables is None else tables
         body = render_lake_page(
-            self.storage.uri(self.folder), tables, runs, datetime.now(UTC), href
+            self.storage.uri(self.folder), tables, runs, datetime.now(UTC), href, running
         )
         return Page("/", "Lake", body)
+
+    def _render_running(self) -> Markup:
+        """Render the section of this user's loads that go on in the lake, on this machine."""
+        lake = self.storage.uri(self.folder).rstrip("/") + "/"
+        targets = ((load, load.target.rstrip("/") + "/") for load in list_running_loads())
+        loads = [
+            load for load, target in targets if target.startswith(lake) or lake.startswith(target)
+        ]
+        return render_template("running.html", loads=loads, now=datetime.now(UTC), source=_RUNNING)
 
     def build_table_page(self, name: str) -> Page:
         """Build the page of a table, or of the target if `name` is ""; SourceError if none."""
@@ -291,7 +317,12 @@ def _is_folder_name(part: str) -> bool:
 
 
 def render_lake_page(
-    uri: str, tables: Sequence[LakeTable], runs: Sequence[LakeRun], now: datetime, href: Href
+    uri: str,
+    tables: Sequence[LakeTable],
+    runs: Sequence[LakeRun],
+    now: datetime,
+    href: Href,
+    running: Markup | str = "",
 ) -> Markup:
     """Render the lake's page: tables, runs in the given order, and ages relative to `now`."""
     by_day = _count_runs_by_day(runs, now)
@@ -299,6 +330,7 @@ def render_lake_page(
     return render_template(
         "lake.html",
         uri=uri,
+        running=running,
         tables=tables,
         runs=[_build_run_line(run, pages) for run in runs],
         href=href,

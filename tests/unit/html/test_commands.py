@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakeport.html.facts import RunFacts, parse_run_facts
-from lakeport.html.run import list_undo_commands
+from lakeport.html.run import list_undo_commands, render_run_page, render_run_part
 from lakeport.html.table import Preview, render_table_page
 from tests.unit.html import kit
 
@@ -69,3 +69,15 @@ def test_what_is_undone_or_landed_nothing_has_no_undo(others: dict[str, Any]) ->
 
 def test_the_undo_of_a_lake_files_run_is_that_of_its_loads() -> None:
     assert list_undo_commands(run(), ["/lake/orders"]) == []
+
+
+def test_links_to_spark_are_those_that_may_lead_somewhere() -> None:
+    pages = {"ui": "http://driver:4040", "history": "http://old:18080/history/a"}
+    facts = run(engine={"name": "spark", "version": "4.2.0", **pages})
+    page, part = render_run_page(facts, (), str, {}), render_run_part(facts)
+    assert "Spark 4.2.0" in page
+    assert 'href="http://old:18080/history/a"' in page
+    assert "driver:4040" not in page  # the application may have ended
+    assert 'href="http://driver:4040"' in part
+    odd = run(engine={"name": "spark", "ui": "javascript:a", "history": "javascript:b"})
+    assert "javascript" not in render_run_part(odd)

@@ -69,7 +69,7 @@ def test_a_linked_document_takes_its_style_and_script_from_beside_it() -> None:
     )
     found = elements(page)
     scripts = [each.attributes["src"] for each in found if each.name == "script"]
-    assert scripts == ["/assets/page.js"]
+    assert scripts == ["/assets/page.js", "/assets/live.js"]
     links = {
         each.attributes["rel"]: each.attributes["href"] for each in found if each.name == "link"
     }

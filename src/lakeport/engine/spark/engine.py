@@ -257,10 +257,18 @@ class SparkEngine(JobEngine):
             self.session.warm_up_workers(jobs.start_python_workers)
 
     def report(self) -> EngineReport:
-        """Return Spark's version, master, application id and job counts; never waits."""
+        """Return Spark's version, master, application, job counts and pages; never waits."""
         version, application = self.session.spark_identity()
+        ui, history = self.session.web_pages
         return EngineReport(
-            self.name, version, self.session.master, application, self._jobs, self._tasks
+            self.name,
+            version,
+            self.session.master,
+            application,
+            self._jobs,
+            self._tasks,
+            ui,
+            history,
         )
 
     def stop(self, *, for_all: bool = False) -> None:

@@ -121,6 +121,7 @@ class DriverSession:
         )
         self._folder: Path | None = None
         self._identity = ("", "")
+        self._web_pages: tuple[str, str] | None = None
         self._optional_needs = frozenset[str]()
         self._users: WeakKeyDictionary[object, int] = WeakKeyDictionary()
         self._master = master_url(settings)
@@ -342,6 +343,26 @@ class DriverSession:
                 self._identity = str(context.version), str(context.applicationId)
         version, application = self._identity
         return version or installed("pyspark"), application
+
+    @property
+    def web_pages(self) -> tuple[str, str]:
+        """URLs of Spark's UI, and of the application at its history server; "" without, or early.
+
+        The history server is that of YARN's setting; others name none to the application.
+        """
+        context = self._context
+        if context is not None and self._web_pages is None:
+            self._web_pages = "", ""
+            with suppress(Exception):  # the JVM may be gone
+                conf = context.getConf()
+                server = conf.get("spark.yarn.historyServer.address", "")
+                history = ""
+                logged = conf.get("spark.eventLog.enabled", "") == "true"
+                if server and logged and "$" not in server:  # Hadoop's variables
+                    server = server if "://" in server else f"http://{server}"
+                    history = f"{server.rstrip('/')}/history/{context.applicationId}"
+                self._web_pages = str(context.uiWebUrl or ""), history
+        return self._web_pages or ("", "")
 
     def set_hadoop_settings(self, settings: Mapping[str, str], source: str = OPTION_SOURCE) -> None:
         """Set Hadoop options, also secret ones, on the running session; waits for Spark.
