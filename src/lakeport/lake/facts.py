@@ -451,6 +451,7 @@ def build_delta_facts(name: str, log: LogFiles, history: LogHistory) -> TableFac
         older_versions=log.newest + 1 - len(versions),
         readers=_list_readers(state.protocol),
         last_change=versions[-1].at if versions else None,
+        last_writer=history.versions[-1].info.get("engineInfo") if versions else None,
         notes=_list_notes(history, log),
     )
 

@@ -75,7 +75,7 @@ def build_pipeline_plan_page(plan: PipelinePlan) -> Page:
     loads = [_build_planned_box(load) for load in plan.loads]
     title = f"Plan of {PurePath(plan.file).name}"
     body = render_template(
-        _LOADS, title=title, file=plan.file, totals=totals, loads=loads, warnings=()
+        _LOADS, title=title, run_id="", file=plan.file, totals=totals, loads=loads, warnings=()
     )
     return Page("/", "Plan", body)
 
@@ -116,11 +116,16 @@ def build_pipeline_run_page(
         _build_finished_box(load, links or {}, list_undo_commands(run, undone) if run else ())
         for load, run in zip(loads, runs, strict=True)
     ]
-    title, file, warnings = f"Run {report['run_id']}", report["file"], report["warnings"]
     body = render_template(
-        _LOADS, title=title, file=file, totals=totals, loads=boxes, warnings=warnings
+        _LOADS,
+        title="Run",
+        run_id=report["run_id"],
+        file=report["file"],
+        totals=totals,
+        loads=boxes,
+        warnings=report["warnings"],
     )
-    return Page(path, title, body)
+    return Page(path, f"Run {report['run_id']}", body)
 
 
 def _build_finished_box(

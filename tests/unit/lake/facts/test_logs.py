@@ -59,6 +59,18 @@ def test_a_cleaned_log_tells_the_versions_that_it_has(tmp_path: Path) -> None:
     assert told.rows == whole.rows == 90
 
 
+def test_maintenance_is_called_so_and_changes_no_rows(tmp_path: Path) -> None:
+    start, end = did("VACUUM START"), did("VACUUM END", status="COMPLETED")
+    end["commitInfo"]["engineInfo"] = "Apache-Spark/4.2.0 Delta-Lake/4.4.0"
+    merged = [did("OPTIMIZE"), remove("f0"), remove("f1"), add("f2", 20)]
+    more = [[did("SET TBLPROPERTIES")], merged, [start], [end]]
+    write(tmp_path / "t", [*commits(2), *more])
+    told = facts(tmp_path / "t")
+    assert [one.changed for one in told.versions] == [True, True, False, False, False, False]
+    assert [one.operation for one in told.versions[-2:]] == ["VACUUM, start", "VACUUM, end"]
+    assert told.last_writer == "Apache-Spark/4.2.0 Delta-Lake/4.4.0"
+
+
 def test_what_went_before_the_oldest_contents_may_have_had_any_rows(tmp_path: Path) -> None:
     log = write(tmp_path / "t", commits(12))
     whole = facts(tmp_path / "t").versions
