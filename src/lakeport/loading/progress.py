@@ -331,6 +331,7 @@ class RunningLoad:
         run_id: id or name of its run.
         target: URI of the lake.
         started: when it began, UTC.
+        load: its name in the lake file, if several loads run; else empty.
         engine: the engine's name and version, such as `Spark 4.2.0`.
         ui: URL of Spark's UI; empty without one.
         lines: text of each activity, with the share that is done, from 0 to 1, or None.
@@ -340,6 +341,7 @@ class RunningLoad:
     run_id: str
     target: str
     started: datetime
+    load: str = ""
     engine: str = ""
     ui: str = ""
     lines: Sequence[tuple[str, float | None]] = ()
@@ -355,8 +357,7 @@ class SharedProgress:
     def __init__(self, run_id: str, target: str, report_engine: Callable[[], EngineReport]) -> None:
         name = f"{platform.node()}-{os.getpid()}-{secrets.token_hex(4)}.json"
         self._file = _running_folder() / name
-        self._load = RunningLoad(os.getpid(), run_id, target, datetime.now(UTC))
-        self._name = current_load()
+        self._load = RunningLoad(os.getpid(), run_id, target, datetime.now(UTC), current_load())
         self._report_engine = report_engine
         self._next = time.monotonic() + _SHARE_SECONDS
 
@@ -365,7 +366,7 @@ class SharedProgress:
         if state.now < self._next:
             return
         self._next = state.now + _SHARE_SECONDS
-        own = tuple(each for each in state.activities if each.load == self._name)
+        own = tuple(each for each in state.activities if each.load == self._load.load)
         state = replace(state, activities=own)
         shares = [each.share for each in newest_activities(state)]
         texts = format_lines(state, _UNLIMITED_COLUMNS)

@@ -49,7 +49,7 @@ def test_a_load_is_listed_while_it_runs() -> None:
     )
     (load,) = list_running_loads()
     assert (load.process, load.run_id, load.target) == (os.getpid(), "monday", "/lake")
-    assert (load.engine, load.ui) == ("Spark 4.2.0", "http://here:4040")
+    assert (load.load, load.engine, load.ui) == ("people", "Spark 4.2.0", "http://here:4040")
     ((words, share),) = load.lines
     assert words.startswith("reading a.csv: 4 of 8 B (50%)")
     assert share == 0.5
