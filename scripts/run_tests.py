@@ -172,6 +172,8 @@ def main() -> int:
     """Run the groups that are named, or all; return the exit code."""
     # What starts us may ignore it, and children would inherit that: some tests send it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # With it, each of some thousand processes would compile lakeport, and each group its tests.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     begin = time.monotonic()
     options = asked()
     if options.spark:
