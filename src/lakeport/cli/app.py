@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -190,7 +191,7 @@ def fail(arguments: Sequence[str], error: LakeportError) -> int:
 def complete() -> int:
     """Print tab completions, as asked for by the shell's variables; return the exit code."""
     try:
-        typer.main.get_command(app).main([], NAME)
+        _build_command(app).main([], NAME)
     except SystemExit as end:
         return int(end.code or 0)
     return 0
@@ -237,13 +238,19 @@ def _invoke(program: typer.Typer, name: str, arguments: list[str]) -> Any:
     It does not call the program, which would turn every interrupt into one silent exit code.
     """
     _check_typer()
-    command = typer.main.get_command(program)
+    command = _build_command(program)
     try:
         with command.make_context(name, arguments) as context:
             return command.invoke(context)
     except typer.BadParameter.__base__ as error:  # type: ignore[misc]
         problem = _usage_error(error, name)
     raise problem
+
+
+@cache
+def _build_command(program: typer.Typer) -> Any:
+    """Build a program's commands, once for all command lines of this process; return its group."""
+    return typer.main.get_command(program)
 
 
 def _check_typer() -> None:
