@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from tests.cluster.standalone import SHORT_LIVED
 from tests.emulators import Azurite, FakeGcs, Minio
 
 # Neither credentials nor an interpreter in the environment.
@@ -34,7 +35,7 @@ COMMON = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": "JAVA_OPTIONS",
 }
 
 def start_builder(**settings):
@@ -52,7 +53,7 @@ def refused(function, *arguments, **keys):
     except lakeport.LakeportError as error:
         return f"{type(error).__name__}: {error}"
     raise SystemExit("it was not refused")
-"""
+""".replace("JAVA_OPTIONS", " ".join(SHORT_LIVED))
 
 
 def run_alone(script: str, folder: Path) -> list[str]:

@@ -20,12 +20,13 @@ import lakeport
 import lakeport.errors
 from lakeport.engine.spark.jvm import jars
 from lakeport.engine.spark.settings import DELTA_SETTINGS
+from tests.cluster.standalone import SHORT_LIVED
 from tests.streaming.kit import Inbox
 
 root = Path(sys.argv[1])
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
 builder = builder.config("spark.log.level", "OFF")
-builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+builder = builder.config("spark.driver.extraJavaOptions", " ".join(SHORT_LIVED))
 if known := jars.known_needs({"delta"}):  # no Delta is needed; Spark 4.3 has none
     builder = builder.config("spark.jars", ",".join(map(str, jars.ensure_jars(known))))
     for key, value in DELTA_SETTINGS.items():
