@@ -20,6 +20,7 @@ from lakeport.errors import ConfigError, LoadsFailed
 from lakeport.host.process import command_name, retry_deadline
 from lakeport.host.scratch import check_output_path, write_output
 from lakeport.loading.report import LandingReport
+from lakeport.scrub import mask_known
 
 if TYPE_CHECKING:
     from lakeport.pipeline.report import PipelineReport
@@ -208,9 +209,7 @@ def _format_samples(samples: Iterable[_Sample], file: str) -> str:
     for name, value, labels in samples:
         if value is not None:
             known = {"file": file, **labels}.items()
-            pairs = ",".join(
-                f"{key}={json.dumps(text, ensure_ascii=False)}" for key, text in known if text
-            )
+            pairs = ",".join(f"{key}={_quote(mask_known(text))}" for key, text in known if text)
             own = lines.setdefault(name, [f"# TYPE lakeport_{name} gauge"])
             own.append(f"lakeport_{name}{{{pairs}}} {float(value)}")
     return "".join(f"{line}\n" for own in sorted(lines) for line in lines[own])

@@ -308,6 +308,7 @@ def _plan_stream(
     fails = (_FAILS_WARNING,) if counts.bad and prepared.config.on_bad_record == "fail" else ()
     table, refused = _plan_table(writer, part, keys, existing)
     changes = ChangeNotes(writer, prepared.config, hinted)
+    changing = table if counts.good or not counts.bad else None  # rejected records change nothing
     return StreamPlan(
         stream,
         writer.uri,
@@ -322,7 +323,7 @@ def _plan_stream(
             *batch.notes,
             *planned.notes,
             *reader_notes,
-            *(changes.describe(batch, table, [part]) if table else ()),
+            *(changes.describe(batch, changing, [part]) if changing else ()),
         ),
         counts.bad,
         counts.faults,

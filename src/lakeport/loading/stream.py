@@ -482,7 +482,8 @@ class StreamLoader:
         if self.policies.config.mode is Mode.OVERWRITE and not (landed.rows or landed.skipped):
             warnings = (*warnings, _empty_overwrite_warning(landed))
         notes = (*whole.notes, *self._scanner.notes, *group.notes, *landed.notes)
-        if not (landed.skipped or whole.has_deleted_keys):
+        wrote = landed.rows or landed.removed_files or landed.version is not None
+        if wrote and not (landed.skipped or whole.has_deleted_keys):
             notes = (*notes, *self._changes.describe(whole, plan.table, group.parts))
         if self.transform is not None:
             of_rows = (note for part in group.parts for note in part.batch.notes)

@@ -16,7 +16,7 @@ from typing import Any, Final
 from lakeport.host.activity import current_load
 from lakeport.loading.report import LandingReport, Observer, fan_out
 from lakeport.model import Landed
-from lakeport.scrub import scrub
+from lakeport.scrub import mask_known, scrub
 from lakeport.units import pluralize
 
 LOGGER: Final = "lakeport.loading"
@@ -37,8 +37,15 @@ def attribute_to_run(run: str) -> Iterator[None]:
 
 
 def log_event(level: int, event: str, text: str, **values: Any) -> None:
-    """Log `text` with `event` and `values` as attributes of the record; leave out Nones."""
-    known = {name: value for name, value in values.items() if value is not None}
+    """Log `text` with `event` and `values` as attributes of the record; leave out Nones.
+
+    Known secrets are masked in values.
+    """
+    known = {
+        name: mask_known(value) if isinstance(value, str) else value
+        for name, value in values.items()
+        if value is not None
+    }
     _log.log(level, text, extra={"event": event, **known})
 
 

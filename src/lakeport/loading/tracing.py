@@ -21,6 +21,7 @@ from lakeport.errors import LakeportError
 from lakeport.host.activity import current_load
 from lakeport.loading.report import Failure, LandingReport, Observer
 from lakeport.model import Landed
+from lakeport.scrub import mask_known
 from lakeport.version import __version__
 
 _NAME: Final = "lakeport"
@@ -119,8 +120,15 @@ class LoadTrace(Observer):
 
 
 def _attributes(**values: Any) -> dict[str, Any]:
-    """Return attributes of spans and metrics, with their prefix; leave out Nones and empty ones."""
-    return {f"{_NAME}.{name}": value for name, value in values.items() if value not in (None, "")}
+    """Return attributes of spans and metrics, with their prefix; leave out Nones and empty ones.
+
+    Known secrets are masked in them.
+    """
+    return {
+        f"{_NAME}.{name}": mask_known(value) if isinstance(value, str) else value
+        for name, value in values.items()
+        if value not in (None, "")
+    }
 
 
 @contextmanager

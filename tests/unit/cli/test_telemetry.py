@@ -18,6 +18,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from lakeport import scrub
 from lakeport.cli.app import main
 from lakeport.cli.telemetry import export_telemetry, write_metrics
 
@@ -219,6 +220,17 @@ def test_the_file_for_prometheus_tells_of_the_last_run(folder: Path) -> None:
     for name, success in (("people", 1), ("gone", 0)):
         assert third[f'lakeport_load_success{{file="nightly",load="{name}"}}'] == success
     assert [each.name for each in folder.iterdir() if "prom" in each.name] == ["nightly.prom"]
+
+
+def test_known_secrets_are_masked_in_the_file_for_prometheus(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scrub, "_known", {"lake-hunter22"})
+    path = folder / "nightly.prom"
+    arguments = ["--to", "lake-hunter22", "--engine", "threads", "--metrics-file", str(path)]
+    assert main(["land", "people.csv", *arguments]) == 0
+    assert f'table="{folder}/**********/people"' in path.read_text()
+    assert "hunter22" not in path.read_text()
 
 
 def test_a_file_that_cannot_be_written_fails_no_load(tmp_path: Path) -> None:

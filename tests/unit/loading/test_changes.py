@@ -146,6 +146,20 @@ def test_keys_are_hinted_at_once_a_load_where_the_table_had_rows(tmp_path: Path)
         assert tap(tmp_path, messages("c", 1), mode=mode).streams[0].notes == ()
 
 
+@pytest.mark.parametrize("file_type", ["delta", "parquet", "csv"])
+def test_rejected_records_add_no_columns_and_no_rows(tmp_path: Path, file_type: str) -> None:
+    keys: dict[str, Any] = {"file_type": file_type, "on_bad_record": "quarantine"}
+    tap(tmp_path, messages("a", 1), **keys)
+    rejected = messages("a", 1, "new")
+    rejected[1]["record"]["id"] = "x"
+    source = tmp_path / "tap.jsonl"
+    source.write_text("".join(f"{json.dumps(message)}\n" for message in rejected))
+    planned = lakeport.plan(source, tmp_path, source_format="singer", **keys)
+    assert [stream.notes for stream in planned.streams] == [()]
+    (stream,) = tap(tmp_path, rejected, **keys).streams
+    assert (stream.rows, stream.rejected, stream.notes) == (0, 1, ())
+
+
 def test_a_repeated_run_and_files_get_hints_that_are_true(tmp_path: Path) -> None:
     tap(tmp_path, messages("a", 1), run_id="one")
     assert tap(tmp_path, messages("a", 1), run_id="one").streams[0].notes == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import lakeport
+from lakeport import scrub
 from lakeport.loading.telemetry import LOGGER, LoadLog
 from lakeport.loading.tracing import LoadTrace
 from lakeport.model import Landed
@@ -82,6 +84,25 @@ def test_secrets_are_masked_and_states_are_not_shown(caplog: pytest.LogCaptureFi
     assert "Ada" not in caplog.text
     assert "100% of" in caplog.messages[1]
     assert values(caplog.records[3], "conflicts", "seconds") == [1, 2.0]
+
+
+def test_known_secrets_are_masked_in_values_and_spans(
+    caplog: pytest.LogCaptureFixture, collected: Collected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scrub, "_known", {"hunter22"})
+    caplog.set_level(logging.INFO, LOGGER)
+    landed = replace(LANDED, table="s3://hunter22/a")
+    for observer in (
+        LoadLog("monday", "s3://hunter22", "a.csv", "spark", ()),
+        LoadTrace("monday", "s3://hunter22", "spark", int),
+    ):
+        observer.on_landed(landed)
+        observer.on_finished(lakeport.LandingReport("monday", "s3://hunter22", NOW, NOW, 1.0))
+    assert values(caplog.records[0], "target") == ["s3://**********"]
+    heard = [vars(each) for each in caplog.records], collected.metrics()
+    spans = [span.to_json() for span in collected.spans().values()]
+    assert len(spans) == 3
+    assert "hunter22" not in f"{heard} {spans}"
 
 
 class Collected:
