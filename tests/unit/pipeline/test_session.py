@@ -28,7 +28,7 @@ def started(monkeypatch: pytest.MonkeyPatch, *loads: Any) -> tuple[Any, ...]:
 
 def test_it_has_what_all_loads_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"spark.driver.memory": "2g"}
-    files = load_of("a", tmp_path, file_type="parquet", spark=settings)
+    files = load_of("a", tmp_path, file_type="parquet", spark=settings, engine="threads")
     away = TablesSource(tables={"x": "s3://lake/x"})
     tables = load_of(
         "b", tmp_path, source=away, file_type="parquet", spark=settings, engine="spark"
