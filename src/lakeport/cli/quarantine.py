@@ -80,8 +80,8 @@ def show(
 def _print_records(output: Console, one: SetAside, head: Sequence[RejectedRecord]) -> None:
     """Print a run's rejected records of one stream: counts by reason, files, first ones."""
     stream = format_value(one.stream) or "lines of no stream"
-    count = f"{pluralize(one.records, 'record')}{', replayed' if one.replayed else ''}"
-    output.say(f"{stream}: {count} of run {format_value(one.run_id)}")
+    count, replayed = pluralize(one.records, "record"), ", replayed" if one.replayed else ""
+    output.say(f"{stream}: {count} of run {format_value(one.run_id)}{replayed}")
     for reason in one.reasons:
         column = f"{format_value(reason.column)}: " if reason.column else ""
         output.say(

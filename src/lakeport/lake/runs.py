@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Unpack
+from urllib.parse import unquote
 
 from lakeport.config.load import load_target
 from lakeport.errors import LakeportError, SourceError
@@ -41,6 +42,7 @@ _SOUGHT = 1000  # reports of each kind among which a run is sought by its id
 _MARKED = 200
 
 _FOLDER = "_lakeport/quarantine"
+_REPLAY = "replay:"
 _FILES = 32
 _BYTES = 256 << 10
 _CHARACTERS = 500
@@ -175,6 +177,18 @@ def mark_undone(storage: Storage, run_id: str, table: str) -> None:
             ids = _iterate_load_run_ids(run.report) if run.file else (run.run_id,)
             if run_id in ids and table not in run.undone:
                 storage.rewrite(f"{folder}/{run.name}{_SUFFIX}", add_note)
+                _unmark_replayed(storage, run, table)
+
+
+def _unmark_replayed(storage: Storage, run: LakeRun, table: str) -> None:
+    """Delete the marks of quarantined records that a replay had landed in a table (its URI)."""
+    if not run.run_id.startswith(_REPLAY):
+        return
+    streams = {one["stream"] for one in run.report["streams"] if one["table"] == table}
+    marks = {f"{_FOLDER}/{run.run_id.removeprefix(_REPLAY)}/{name}.replayed" for name in streams}
+    for item in list(storage.list(_FOLDER)):
+        if unquote(item.key) in marks:
+            storage.delete(item.key)
 
 
 def _list_reports(storage: Storage, lake: str, reports_folder: str, limit: int) -> list[LakeRun]:

@@ -80,8 +80,12 @@ def find_run_versions(commits: Iterable[Commit], run_id: str, uri: str) -> tuple
         raise CommitConflict(
             f"run {run_id!r} can't be undone: {uri} was changed since, by "
             f"{_format_commits(others)}",
-            "undo those runs first, newest first; or `restore` an older version, which takes "
-            "back all that came after it.",
+            (
+                "undo those runs first, newest first; or "
+                if all(map(_list_run_names, others))
+                else ""
+            )
+            + "`restore` an older version, which takes back all that came after it.",
         )
     undone = tuple(sorted(commit.version for commit in mine))
     if undone[0] == 0:
@@ -177,7 +181,8 @@ def undo_files(location: TableLocation, run_id: str, *, dry_run: bool) -> UndoRe
         named = ", ".join([*runs][:_SHOWN]) or "none"
         raise SourceError(
             f"no manifest of {location.uri} names " + (f"run {run_id!r}" if run_id else "a run"),
-            f"loads leave one with `manifest: true`. The runs in them are, newest first: {named}.",
+            "loads leave one with `manifest: true`, and an undo deletes it. The runs in them are, "
+            f"newest first: {named}.",
         )
     rows = {key: n for _, load in loads for key, n in load.file_rows(folder).items()}
     mine = [(key, load) for key, load in loads if load.run_id == run_id]

@@ -38,8 +38,9 @@ def test_a_run_is_found_when_nothing_else_changed_the_table() -> None:
     with pytest.raises(CommitConflict, match=r"version 3 \(WRITE by run b\), version 1"):
         find_run_versions(log, "a", "t")
     foreign = newest_first(*log, commit(5, "", "DELETE"))
-    with pytest.raises(CommitConflict, match=r"version 5 \(DELETE by delta-rs:1\)"):
+    with pytest.raises(CommitConflict, match=r"version 5 \(DELETE by delta-rs:1\)") as conflict:
         find_run_versions(foreign, "b", "t")
+    assert conflict.value.hint.startswith("`restore`")  # what no run did can't be undone
     with pytest.raises(SourceError, match="no commit of a run 'x'") as caught:
         find_run_versions(log, "x", "t")
     assert "b, a" in caught.value.hint

@@ -214,7 +214,7 @@ def test_what_was_replayed_is_marked_and_not_exported_again(
         ("replay:r", False),
     ]
     assert main(["quarantine", "show", str(lake)]) == 0
-    assert "1 record, replayed of run r" in capsys.readouterr().out
+    assert "1 record of run r, replayed" in capsys.readouterr().out
     assert export_quarantined(lake, "t", file) == 1  # those that are still wrong
     corrected(file, (",x,", ",2,"))
     (done,) = lakeport.replay(lake, "t", records_from=file)
@@ -222,6 +222,9 @@ def test_what_was_replayed_is_marked_and_not_exported_again(
     with pytest.raises(SourceError, match=r"all records .* of table 't' were replayed"):
         export_quarantined(lake, "t", tmp_path / "b.csv")
     assert export_quarantined(lake, "t", tmp_path / "b.csv", run="r") == 1
+    lakeport.Table(lake / "t").undo()
+    assert [one.replayed for one in lakeport.quarantined(lake)] == [True, False]
+    assert export_quarantined(lake, "t", tmp_path / "c.csv") == 1
 
 
 @pytest.mark.parametrize(
