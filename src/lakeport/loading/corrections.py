@@ -119,7 +119,8 @@ def read_corrections(file: Path) -> dict[str, dict[int, dict[str, str]]]:
     """Read corrected records: run -> number of the record -> field -> text of the cell.
 
     Raises:
-        InputError: it is no file of `write_corrections`, or has a record twice.
+        InputError: it is no file of `write_corrections`, has a record twice, or has a line with
+            more cells than the header.
         SourceError: it can't be read.
     """
     try:
@@ -143,6 +144,12 @@ def read_corrections(file: Path) -> dict[str, dict[int, dict[str, str]]]:
     for row in rows:
         if not any(row):
             continue
+        if any(row[len(header) :]):
+            raise InputError(
+                f"line {rows.line_num} of {str(file)!r} has {len(row)} cells, and the header "
+                f"{len(header)}",
+                'put a cell that holds the delimiter in quotes, such as "2,50".',
+            )
         cells = dict(zip(header, row, strict=False))
         run, number = cells.pop("_run"), cells.pop("_record", "")
         of_run = found.setdefault(run, {})

@@ -44,6 +44,7 @@ from lakeport.pipeline.run import Schedule, choose_run_engine, select_loads
 from lakeport.schema.spark_schema import columns_of, quote_identifier
 from lakeport.schema.types import format_type
 from lakeport.scrub import scrub
+from lakeport.shape import apply_header_case
 from lakeport.sources import tables
 from lakeport.sources.database.database_source import bookmark_name, describe_columns
 from lakeport.sources.files.new_files import open_new_files
@@ -187,7 +188,7 @@ def _plan_load(load: Load, planner: ResultPlanner) -> LoadPlan:
         uri,
         version,
         columns,
-        config.partition_keys,
+        tuple(apply_header_case(key, config.column_header_format) for key in config.partition_keys),
         tuple(f"{one.title}, otherwise {one.otherwise}" for one in load.expect),
         load.tags,
         config.engine,

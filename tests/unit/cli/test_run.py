@@ -180,11 +180,30 @@ class Terminal(io.StringIO):
         return True
 
 
-def ended(name: str, outcome: Any = "landed", rows: int = 0) -> LoadReport:
-    stream = StreamReport(name, f"/lake/{name}", rows=rows, warnings=("mind the gap",))
+def ended(name: str, outcome: Any = "landed", rows: int = 0, rejected: int = 0) -> LoadReport:
+    place, warnings = f"/lake/{name}", ("mind the gap",)
+    stream = StreamReport(name, place, rows=rows, rejected=rejected, warnings=warnings)
     landing = LandingReport("r", "/lake", NOW, NOW, 0.5, (stream,))
     error = Failure("SourceError", "gone") if outcome == "failed" else None
     return LoadReport(name, outcome, seconds=0.5, landing=landing, error=error)
+
+
+def test_rejected_records_are_in_a_loads_line() -> None:
+    out = io.StringIO()
+    loads = ConsoleLoads(Console(out, io.StringIO()))
+    loads.on_ended(ended("flights", rows=1, rejected=1200))
+    assert out.getvalue() == "flights: landed, 1 row, 1,200 rejected, 0.5 s\n"
+
+
+def test_a_plan_names_partitions_as_the_table_does(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder.joinpath("lake.yaml").write_text(
+        "target: {destination: local, path: lake, engine: threads, column_header_format: snake}\n"
+        "loads: {people: {from: {files: people.csv}, partition_keys: [Größe, Name]}}\n"
+    )
+    assert main(["run", "lake.yaml", "--plan"]) == 0
+    assert "partitions  grosse, name\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

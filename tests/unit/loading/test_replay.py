@@ -235,6 +235,7 @@ def test_what_was_replayed_is_marked_and_not_exported_again(
         ("_run,_record,id\nother,1,1\n", "run 'other' has set aside no record 1"),
         ("_run,_record,id\nr,1,1\nr,1,2\n", "line 3 of .* a second time"),
         ("_run,_record,id\nr,one,1\n", "line 2 of .* names no record"),
+        ("_run,_record,id\nr,1,2,50\n", "line 2 of .* has 4 cells, and the header 3"),
     ],
 )
 def test_a_csv_file_that_is_no_export_is_refused(tmp_path: Path, text: str, problem: str) -> None:

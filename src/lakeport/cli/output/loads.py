@@ -159,11 +159,16 @@ def show_plan(output: Output, plan: PipelinePlan, page: Path | None) -> None:
 
 
 def _ended_line(report: LoadReport) -> str:
-    """Return the line for a load that ended: outcome, rows, duration, or why it was skipped."""
+    """Return the line for a load that ended: outcome, rows, rejected records, duration.
+
+    For one that was skipped, return the reason.
+    """
     name = format_value(report.load)
     if report.outcome == "skipped":
         return f"{name}: skipped, {report.reason}"
-    return f"{name}: {report.outcome}, {pluralize(report.rows, 'row')}, {report.seconds:.1f} s"
+    rejected = f"{report.rejected:,} rejected, " if report.rejected else ""
+    rows = pluralize(report.rows, "row")
+    return f"{name}: {report.outcome}, {rows}, {rejected}{report.seconds:.1f} s"
 
 
 def _row(load: LoadReport) -> tuple[str, ...]:
