@@ -369,8 +369,8 @@ def _check_name_clashes(names: Sequence[tuple[str, str]], case: HeaderCase | Non
         if not new and old:
             raise InputError(
                 f"column {old!r} has no letter or digit, and so no name{under}",
-                f"`--rename {shlex.quote(f'{old}=NAME')}` gives it one, "
-                f"`--drop {shlex.quote(old)}` leaves it out.",
+                f"`--rename {shlex.quote(f'{old}=NAME')}` (`rename`) gives it one, "
+                f"`--drop {shlex.quote(old)}` (`drop`) leaves it out.",
             )
         other = seen.setdefault(new.lower(), old)
         if other == old:
@@ -380,8 +380,8 @@ def _check_name_clashes(names: Sequence[tuple[str, str]], case: HeaderCase | Non
             f"columns {other!r} and {old!r} "
             + ("differ only in case" if alike else f"both become {new!r}{under}")
             + (f" and become one{under}" if alike and case else ""),
-            f"a table can't hold both: `--rename {shlex.quote(f'{old}={new}_2')}` gives one "
-            f"another name, `--drop {shlex.quote(old)}` leaves it out.",
+            f"a table can't hold both: `--rename {shlex.quote(f'{old}={new}_2')}` (`rename`) gives "
+            f"one another name, `--drop {shlex.quote(old)}` (`drop`) leaves it out.",
         )
 
 

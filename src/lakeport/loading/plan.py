@@ -308,7 +308,8 @@ def _plan_stream(
     fails = (_FAILS_WARNING,) if counts.bad and prepared.config.on_bad_record == "fail" else ()
     table, refused = _plan_table(writer, part, keys, existing)
     changes = ChangeNotes(writer, prepared.config, hinted)
-    changing = table if counts.good or not counts.bad else None  # rejected records change nothing
+    # Without a good record a load makes no file; an empty Delta load may still add columns.
+    changes_table = counts.good or (prepared.config.file_type == "delta" and not counts.bad)
     return StreamPlan(
         stream,
         writer.uri,
@@ -323,7 +324,7 @@ def _plan_stream(
             *batch.notes,
             *planned.notes,
             *reader_notes,
-            *(changes.describe(batch, changing, [part]) if changing else ()),
+            *(changes.describe(batch, table, [part]) if table and changes_table else ()),
         ),
         counts.bad,
         counts.faults,

@@ -158,6 +158,13 @@ def test_rejected_records_add_no_columns_and_no_rows(tmp_path: Path, file_type: 
     assert [stream.notes for stream in planned.streams] == [()]
     (stream,) = tap(tmp_path, rejected, **keys).streams
     assert (stream.rows, stream.rejected, stream.notes) == (0, 1, ())
+    empty = tmp_path / "empty.csv"
+    empty.write_text("id,new\n")
+    planned = lakeport.plan(empty, tmp_path, table="a", **keys)
+    told = any("added: new" in note for note in planned.streams[0].notes)
+    landed = lakeport.land(empty, tmp_path, table="a", **keys)
+    assert any("added: new" in note for note in landed.streams[0].notes) is told
+    assert told is (file_type == "delta")
 
 
 def test_a_repeated_run_and_files_get_hints_that_are_true(tmp_path: Path) -> None:
