@@ -39,7 +39,6 @@ _SUFFIX = ".json"
 _NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]*")
 _LAST = "last"
 _SOUGHT = 1000  # reports of each kind among which a run is sought by its id
-_MARKED = 200
 
 _FOLDER = "_lakeport/quarantine"
 _REPLAY = "replay:"
@@ -164,7 +163,7 @@ def list_loads(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
 def mark_undone(storage: Storage, run_id: str, table: str) -> None:
     """Write into a run's newest reports that its rows were taken out of a table (its URI) again.
 
-    A run of a lake file is marked with its load. Only the newest 200 reports of each kind are read.
+    A run of a lake file is marked with its load. The newest 1,000 reports of each kind are read.
     """
     note = {"table": table, "at": datetime.now(UTC).isoformat(timespec="seconds")}
 
@@ -173,7 +172,7 @@ def mark_undone(storage: Storage, run_id: str, table: str) -> None:
         return json.dumps({**report, "undone": [*report.get("undone", ()), note]}).encode()
 
     for folder in (_REPORTS, _OF_FILES):
-        for run in _list_reports(storage, "", folder, _MARKED):
+        for run in _list_reports(storage, "", folder, _SOUGHT):
             ids = _iterate_load_run_ids(run.report) if run.file else (run.run_id,)
             if run_id in ids and table not in run.undone:
                 storage.rewrite(f"{folder}/{run.name}{_SUFFIX}", add_note)

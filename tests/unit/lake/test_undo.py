@@ -186,6 +186,18 @@ def test_runs_and_pages_mark_a_run_that_was_undone(
     assert page.count('<span class="state">undone</span>') == 2
 
 
+def test_a_run_is_marked_though_other_tables_had_hundreds_of_runs_since(tmp_path: Path) -> None:
+    land(tmp_path, 1, run="a")
+    land(tmp_path, 2, run="b")
+    lakeport.land(pa.table({"id": [1]}), tmp_path, table="other", run_id="c")
+    newest = max((tmp_path / "_lakeport/reports").iterdir())
+    for number in range(250):
+        newest.with_name(f"99991231-000000-{number:08x}.json").write_bytes(newest.read_bytes())
+    lakeport.Table(tmp_path / "t").undo()
+    (undone,) = (run for run in lakeport.runs(tmp_path, 300) if run.run_id == "b")
+    assert undone.result == "undone"
+
+
 def test_a_run_of_several_tables_is_undone_in_part(tmp_path: Path) -> None:
     lines = b"".join(
         json.dumps(line).encode() + b"\n"
