@@ -26,6 +26,7 @@ from lakeport.sources.csv.detection import (
 )
 from lakeport.sources.csv.dialect import (
     MINUS,
+    PLAIN_NUMBER,
     AmountFormat,
     CsvDialect,
     CsvOptions,
@@ -476,7 +477,13 @@ def _suggest_options(csv: CsvFile, columns: _Columns, options: CsvOptions) -> It
         for name, choice in columns.inferred.items()
         if pa.types.is_string(choice.type) and not choice.is_empty and not choice.doubt
     }
-    numbers = () if _are_points_decimal(dialect, options) else columns.plain_doubles
+    numbers = frozenset[str]()
+    if not _are_points_decimal(dialect, options):
+        formats = columns.formats.items()
+        amounts = {
+            n for n, f in formats if isinstance(f, AmountFormat) and f.number == PLAIN_NUMBER
+        }
+        numbers = columns.plain_doubles | amounts
     rows = [(line, row) for line, row in csv.first_rows() if len(row) == len(names)]
     if not rows or not (texts or numbers):
         return
@@ -559,10 +566,11 @@ def suggest_delimiter(lines: Sequence[str]) -> tuple[str, int]:
 def may_be_grouped(fields: Sequence[str]) -> bool:
     """Whether all fields are numbers with points before each three digits; False if empty.
 
-    >>> may_be_grouped(["1.234", "12.500"]), may_be_grouped(["1.234", "0.500"])
+    >>> may_be_grouped(["1.234", "(€12.500)"]), may_be_grouped(["1.234", "0.500"])
     (True, False)
     """
-    return bool(fields) and all(map(_POINT_GROUPS.fullmatch, fields))
+    found = [_SIGNED_NUMBER.fullmatch(field) for field in fields]
+    return bool(found) and all(each and _POINT_GROUPS.fullmatch(each["number"]) for each in found)
 
 
 def explain_text_column(name: str, fields: Sequence[tuple[int, str]], options: CsvOptions) -> str:

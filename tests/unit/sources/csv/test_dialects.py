@@ -322,6 +322,24 @@ def test_amounts_are_read_where_the_column_is_declared(tmp_path: Path, texts: st
 
 
 @pytest.mark.parametrize(
+    ("texts", "options", "told"),
+    [
+        (["€1.234", "(€5.678)"], CsvOptions(), True),
+        (["€1.234", "€5.67"], CsvOptions(), False),
+        (["€1.234", "€5.678"], CsvOptions(decimal="."), False),
+        (["€1.234,5", "€5.678"], CsvOptions(), False),
+    ],
+)
+def test_points_of_amounts_that_may_group_digits_are_told(
+    tmp_path: Path, texts: list[str], options: CsvOptions, told: bool
+) -> None:
+    content = "v;w\n" + "".join(f"{text};x\n" for text in texts)
+    declared = {"properties": {"v": {"type": "number"}}}
+    batch = load(tmp_path, content.encode(), schema=declared, options=options)
+    assert any("if points group its digits, `--thousands .`" in n for n in batch.notes) == told
+
+
+@pytest.mark.parametrize(
     ("texts", "line"), [(["€ 1.500,00", "$ 7"], 3), (["5 %", "7 €"], 3), (["1 €", "2 kg"], 3)]
 )
 def test_a_second_currency_is_refused(tmp_path: Path, texts: list[str], line: int) -> None:
