@@ -335,7 +335,7 @@ def test_points_of_amounts_that_may_group_digits_are_told(
 ) -> None:
     content = "v;w\n" + "".join(f"{text};x\n" for text in texts)
     declared = {"properties": {"v": {"type": "number"}}}
-    batch = load(tmp_path, content.encode(), schema=declared, options=options)
+    batch = load(tmp_path, content.encode(), csv=options, schema=declared)
     assert any("if points group its digits, `--thousands .`" in n for n in batch.notes) == told
 
 
