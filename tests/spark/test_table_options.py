@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaProtocolError
+from pyarrow.dataset import dataset
 
 import lakeport
 from lakeport.errors import ConfigError, SchemaConflict
@@ -65,7 +66,8 @@ def test_columns_of_any_name_cluster_a_table_or_sort_it(lake: str, name: str) ->
     with pytest.raises(SchemaConflict, match="the batch lacks"):
         lakeport.land(pa.table({"b": [1]}), lake, table="t", mode="overwrite")
     assert table.optimize().files_removed == 3
-    assert DeltaTable(f"{lake}/t").to_pyarrow_table().num_rows == 6
+    # delta-rs reads the log of a table with mapped columns, and refuses its rows.
+    assert dataset(DeltaTable(f"{lake}/t").file_uris()).count_rows() == 6
 
     lakeport.land(rows, lake, table="plain")
     lakeport.land(rows, lake, table="plain")

@@ -200,6 +200,13 @@ def test_cells_that_nobody_touched_keep_their_json(tmp_path: Path) -> None:
     assert left.rejected == 1  # still in quarantine, and still wrong
 
 
+def test_lines_that_are_no_json_have_to_be_corrected(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"id": 1}\n{"id": \n')
+    lakeport.land(tmp_path / "t.jsonl", tmp_path / "lake", on_bad_record="quarantine")
+    with pytest.raises(InputError, match="are no JSON records"):
+        lakeport.replay(tmp_path / "lake", "t")
+
+
 def test_what_was_replayed_is_marked_and_not_exported_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
