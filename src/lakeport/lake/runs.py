@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Unpack
-from urllib.parse import unquote
 
 from lakeport.config.load import load_target
 from lakeport.errors import LakeportError, SourceError
@@ -24,6 +23,7 @@ from lakeport.html.text import truncate
 from lakeport.lake.records import to_plain_values
 from lakeport.lake.tables import open_lake, table_as_lake_error
 from lakeport.schema.hints import format_command
+from lakeport.writers.naming import QUARANTINE, replayed_key
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -40,7 +40,6 @@ _NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]*")
 _LAST = "last"
 _SOUGHT = 1000  # reports of each kind among which a run is sought by its id
 
-_FOLDER = "_lakeport/quarantine"
 _REPLAY = "replay:"
 _FILES = 32
 _BYTES = 256 << 10
@@ -80,8 +79,7 @@ class LakeRun:
     @property
     def engine(self) -> str:
         """Engines of the run, such as `spark 4.2.0`, joined by commas; `-` if unknown."""
-        told = [self.report, *((load or {}).get("report") or {} for load in self._loads)]
-        found = [each["engine"] for each in told if each.get("engine")]
+        found = [each["engine"] for each in self._reports if each.get("engine")]
         words = (f"{one.get('name', '')} {one.get('version', '')}".strip() for one in found)
         return ", ".join(dict.fromkeys(filter(None, words))) or "-"
 
@@ -95,16 +93,16 @@ class LakeRun:
         """`ok` or `failed`; with `undone`, or `partly undone` if some of its tables are not."""
         words = [] if self.ok else ["failed"]
         if self.undone:
-            reports = [self.report, *((load or {}).get("report") or {} for load in self._loads)]
-            streams = [one for report in reports for one in report.get("streams", ())]
+            streams = [one for report in self._reports for one in report.get("streams", ())]
             landed = {one.get("table") for one in streams if one.get("rows")}
             words.append("undone" if landed <= {*self.undone} else "partly undone")
         return ", ".join(words) or "ok"
 
     @property
-    def _loads(self) -> Sequence[Mapping[str, Any]]:
-        """The loads in the report of a `lakeport run`; empty for a single load."""
-        return self.report.get("loads") or ()
+    def _reports(self) -> list[Mapping[str, Any]]:
+        """The run's report, and those of the loads of a `lakeport run`; empty for one without."""
+        loads = self.report.get("loads") or ()
+        return [self.report, *((load or {}).get("report") or {} for load in loads)]
 
     @property
     def outcomes(self) -> dict[str, int]:
@@ -183,11 +181,9 @@ def _unmark_replayed(storage: Storage, run: LakeRun, table: str) -> None:
     """Delete the marks of quarantined records that a replay had landed in a table (its URI)."""
     if not run.run_id.startswith(_REPLAY):
         return
-    streams = {one["stream"] for one in run.report["streams"] if one["table"] == table}
-    marks = {f"{_FOLDER}/{run.run_id.removeprefix(_REPLAY)}/{name}.replayed" for name in streams}
-    for item in list(storage.list(_FOLDER)):
-        if unquote(item.key) in marks:
-            storage.delete(item.key)
+    replayed = run.run_id.removeprefix(_REPLAY)
+    for stream in {one["stream"] for one in run.report["streams"] if one["table"] == table}:
+        storage.delete(replayed_key(replayed, stream))
 
 
 def _list_reports(storage: Storage, lake: str, reports_folder: str, limit: int) -> list[LakeRun]:
@@ -343,7 +339,7 @@ def _find_quarantine_key(storage: Storage, uri: object) -> str:
         return ""
     key = uri.removeprefix(start)
     apart = any(part in ("", ".", "..") for part in key.split("/"))
-    inside = key.startswith(f"{_FOLDER}/") and key.endswith(".jsonl") and not apart
+    inside = key.startswith(f"{QUARANTINE}/") and key.endswith(".jsonl") and not apart
     return key if inside else ""
 
 

@@ -8,24 +8,17 @@ record), `reason`, `run_id`, and the record's bytes as they came: `raw` if they 
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
-from urllib.parse import quote
 
 from lakeport.errors import BadRecord, InputError, ObjectExists
 from lakeport.model import Rejection, Storage
+from lakeport.writers.naming import quarantine_stem
 
-QUARANTINE = "_lakeport/quarantine"
-"""The folder of a lake below which its quarantine files are."""
-
-_SEQUENCE_SUFFIX = re.compile(r"-(?=[0-9]+$)")
-_MOST_NAME_CHARACTERS = 200
 _MOST_COUNTED_REASONS = 200  # of a stream that are counted each by itself
 _MOST_REASONS = 20  # of a stream that a report has
 _OTHER_REASONS = ("", "other reasons")
@@ -130,18 +123,8 @@ def quarantine_key(
     >>> quarantine_key("r1", "", 0, RejectedKind.LINES)
     '_lakeport/quarantine/r1/~lines.jsonl'
     """
-    name = _SEQUENCE_SUFFIX.sub("%2D", _escape_segment(stream)) + kind.value
     suffix = f"-{sequence}" if sequence else ""
-    return f"{QUARANTINE}/{_escape_segment(run_id)}/{name}{suffix}.jsonl"
-
-
-def replayed_key(run_id: str, stream: str) -> str:
-    """Return the key of the empty file by which a replay marks a run's records of a stream.
-
-    >>> replayed_key("r1", "orders")
-    '_lakeport/quarantine/r1/orders.replayed'
-    """
-    return f"{quarantine_key(run_id, stream, 0).removesuffix('.jsonl')}.replayed"
+    return f"{quarantine_stem(run_id, stream)}{kind.value}{suffix}.jsonl"
 
 
 def encode_record(record: BadRecord, run_id: str) -> bytes:
@@ -184,14 +167,3 @@ def check_limit(bad: int, total: int, limit: float | None) -> None:
         f"{bad} of {total} records are bad, more than `max_bad_records: {shown}`",
         "the quarantine files tell each record's fault; correct the source or raise the limit.",
     )
-
-
-def _escape_segment(name: str) -> str:
-    """Escape a name as one path segment of a key; above 200 characters, cut it and add a hash."""
-    text = quote(name.encode("utf-8", "surrogatepass"), safe="").replace("~", "%7E")
-    if text.startswith((".", "_")):
-        text = f"%{ord(text[0]):02X}{text[1:]}"
-    if len(text) > _MOST_NAME_CHARACTERS:
-        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-        text = f"{text[: _MOST_NAME_CHARACTERS - 17]}~{digest}"
-    return text

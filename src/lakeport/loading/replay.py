@@ -38,14 +38,14 @@ from lakeport.loading.corrections import (
     write_corrections,
 )
 from lakeport.loading.prepare import prepare
-from lakeport.loading.quarantine import QUARANTINE, RejectedKind, replayed_key
+from lakeport.loading.quarantine import RejectedKind
 from lakeport.loading.run import land
 from lakeport.loading.transform.function import import_transform
 from lakeport.model import Mode, Rejection, UnknownPolicy
 from lakeport.schema.hints import format_command
 from lakeport.schema.nested import has_untyped, is_json
 from lakeport.shape import list_internal_columns
-from lakeport.writers.naming import table_name
+from lakeport.writers.naming import QUARANTINE, replayed_key, table_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

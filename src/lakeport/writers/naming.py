@@ -16,11 +16,15 @@ import hashlib
 import re
 import unicodedata
 from datetime import UTC, datetime
+from urllib.parse import quote
 
 from lakeport.errors import ConfigError
 
 HOME = "_lakeport"
 """Folder below a destination's root that holds everything that is not data."""
+
+QUARANTINE = f"{HOME}/quarantine"
+"""The folder of a lake below which its quarantine files are."""
 
 MAX_KEY_BYTES = 1024
 """Longest key that S3 and GCS take, in UTF-8 bytes."""
@@ -30,6 +34,8 @@ _MAX_SEGMENT_BYTES = 200
 _KEPT_BYTES = 160
 _ENCODED = re.compile(r"%(?:[0-9a-fA-F]{2}|[0-9a-fA-F]?\{stream\})")
 _PLACEHOLDER = "{stream}"
+_SEQUENCE_SUFFIX = re.compile(r"-(?=[0-9]+$)")
+_MOST_NAME_CHARACTERS = 200
 
 
 def object_folder(table: str, date_partition_format: str | None, clock: datetime) -> str:
@@ -132,6 +138,25 @@ def columns_folder(table: str) -> str:
     return f"{HOME}/schemas/{safe_segment(table)}"
 
 
+def quarantine_stem(run_id: str, stream: str) -> str:
+    """Return the beginning of the keys of a stream's quarantine files, unique for run and stream.
+
+    >>> quarantine_stem("r/1", "orders")
+    '_lakeport/quarantine/r%2F1/orders'
+    """
+    name = _SEQUENCE_SUFFIX.sub("%2D", _escape_segment(stream))
+    return f"{QUARANTINE}/{_escape_segment(run_id)}/{name}"
+
+
+def replayed_key(run_id: str, stream: str) -> str:
+    """Return the key of the empty file by which a replay marks a run's records of a stream.
+
+    >>> replayed_key("r1", "orders")
+    '_lakeport/quarantine/r1/orders.replayed'
+    """
+    return f"{quarantine_stem(run_id, stream)}.replayed"
+
+
 def check_date_format(pattern: str) -> None:
     """Raise ConfigError if a date pattern has an unknown directive, or makes no allowed folder.
 
@@ -207,3 +232,14 @@ def _refused_error(setting: str, value: str, forbidden: str) -> ConfigError:
         f"`{setting}` is {value!r}: it has {forbidden}",
         f"use folder names separated by `/`{more}.",
     )
+
+
+def _escape_segment(name: str) -> str:
+    """Escape a name as one path segment of a key; above 200 characters, cut it and add a hash."""
+    text = quote(name.encode("utf-8", "surrogatepass"), safe="").replace("~", "%7E")
+    if text.startswith((".", "_")):
+        text = f"%{ord(text[0]):02X}{text[1:]}"
+    if len(text) > _MOST_NAME_CHARACTERS:
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        text = f"{text[: _MOST_NAME_CHARACTERS - 17]}~{digest}"
+    return text

@@ -15,7 +15,7 @@ import pyarrow as pa
 from lakeport.errors import SourceError, UnknownFields
 from lakeport.model import Batch, Split, UnknownPolicy
 from lakeport.schema.hints import quote_names, sort_by_similarity
-from lakeport.schema.types import Kind, check_column_names, to_arrow_type
+from lakeport.schema.types import Kind, check_column_names, is_number, to_arrow_type
 from lakeport.sources.csv.conversion import ANY_KIND
 from lakeport.sources.csv.detection import (
     CsvFile,
@@ -143,11 +143,7 @@ def _find_amounts(
 
     An amount has a currency or `%`, parentheses, or a minus behind. The first unit is a column's.
     """
-    numeric = {
-        name
-        for name, type_ in declared.items()
-        if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)
-    }
+    numeric = {name for name, type_ in declared.items() if is_number(type_)}
     if not numeric or not (options.detect or options.currency):
         return {}
     found: dict[str, list[str]] = {}

@@ -25,7 +25,7 @@ from lakeport.host.activity import add_progress
 from lakeport.model import Scan, Split
 from lakeport.native import kernel
 from lakeport.native.arrays import array_of
-from lakeport.schema.types import TEXT_KINDS, format_type
+from lakeport.schema.types import TEXT_KINDS, format_type, is_number
 from lakeport.sources.csv.conversion import KindBits, convert_texts
 from lakeport.sources.csv.dialect import (
     PLAIN_NUMBER,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 MAX_RECORD_BYTES = 100 << 20
 BLOCK_BYTES = 4 << 20
 VALUE_OPTIONS = ("decimal", "thousands", "currency", "date_format")
-"""Those of `CsvOptions` that say how the texts of numbers and dates are read."""
+"""Names of the `CsvOptions` that decide how texts become numbers and dates."""
 
 ColumnNames = tuple[str, ...]
 """The columns of one file, in its order; a column to leave out has an empty name."""
@@ -702,9 +702,7 @@ def hint_for_value(
         if "date_format" in given:
             return f"it is no date by `--date-format`; {as_text}"
         return "if it is a date in another order, say so with `--date-format`, such as %d/%m/%Y."
-    if not (
-        pa.types.is_floating(type_) or pa.types.is_decimal(type_) or pa.types.is_integer(type_)
-    ):
+    if not is_number(type_):
         return ""
     if not re.search("[0-9]", text):
         return f"`--null-value` makes null of a text that means so; {as_text}"
